@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* agent.h: what the parts of the agent share. */
+#pragma once
+
+#include "agent/environ.h"
+#include "agent/list.h"
+#include "agent/process_tag.h"
+#include "agent/reaper.h"
+#include "agent/shell_script.h"
+#include "agent/spawner.h"
+#include "agent/spool.h"
+#include "net/http.h"
+#include "net/loop.h"
+#include "net/websocket.h"
+
+#define AGENT_WORKSPACE   "/workspace"
+#define AGENT_BASH        "/bin/bash"
+#define AGENT_SESSIONLESS "__DISABLE_SESSION__"
+
+enum {
+    AGENT_BODY_MAX = 128 << 20,
+    AGENT_BODIES_MAX = 256 << 20, /* of all requests together */
+    AGENT_HELD_MAX = 256 << 20,   /* commands that wait or run, and the records of processes */
+    AGENT_SCRATCH = 256 * 1024,
+};
+
+struct agent {
+    struct loop *loop;
+    struct http_server *server;
+    struct reaper *reaper;
+    struct spawner *spawner;
+    struct spool_pool spools;
+    struct env_list env; /* of the image, with the sandbox's on top; every user process starts from it */
+
+    char fifo_dir[SHELL_DIR_MAX + 1];
+    bool own_fifo_dir;
+    unsigned shell_number, process_number; /* names of FIFOs; never reused */
+    struct list sessions;                  /* struct session, in order of creation */
+    size_t session_count;
+    struct list processes; /* struct process, in order of creation */
+    size_t process_count, processes_starting;
+    size_t held_bytes; /* see command_request.h */
+    uint64_t tag_base; /* 0: processes cannot be tagged */
+    uint64_t tag_next;
+    struct list leftovers; /* struct leftover: pipes nobody listens to any more */
+    size_t leftover_count;
+
+    struct watches *watches;       /* made by the first watch */
+    struct exposed_ports *exposed; /* of old clients; made by the first one */
+
+    struct ws_group sockets; /* all WebSockets */
+    struct list muxes;       /* struct mux: those that carry requests */
+    struct list terminals;   /* struct terminal, one per session at most */
+    size_t terminal_count;
+
+    struct contexts *contexts; /* code contexts; NULL until the first */
+
+    char *scratch; /* AGENT_SCRATCH bytes for whoever reads a pipe or a spool right now */
+    struct timer scratch_timer;
+    bool scratch_used;
+
+    int64_t command_timeout_ms; /* -1: none */
+    bool sandbox;               /* PID 1 of a sandbox, started by the keeper */
+    bool legacy_03;             /* the client showed a sign of release 0.3 */
+    bool version_asked;         /* the client is newer than that */
+};
+
+/* The scratch memory; its pages are given back a second after the last use. */
+char *agent_scratch(struct agent *a);
+/* The value of a variable of the agent's environment, NULL when unset or empty. */
+const char *agent_getenv(const struct agent *a, const char *name);
+/* The directory where a shell without (a usable) cwd starts. */
+const char *agent_home(const struct agent *a);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* control.h: the keeper's line to an agent: fixed messages over a SOCK_SEQPACKET path socket.
+ *
+ * The agent inherits the listening end; the keeper connects to it, at creation and again after its own
+ * restart. The newest connection replaces the older one. Nothing inside the sandbox can reach the socket: its
+ * path is not in the sandbox's root, and the agent is not dumpable.
+ *
+ * keeper -> agent
+ *   BOOT     attached: memfd with "K=V\0K=V\0..." to add to the environment, or nothing. From now on the
+ * agent accepts HTTP connections. Sent once per life. PLACED   the spawner that asked is in its control group
+ * now agent -> keeper (the kernel attaches the sender's credentials: that pid is the one to place) PLACE sent
+ * by a fresh spawner: put me into the workload's control group, then answer PLACED BOOTED   answer to BOOT
+ *
+ * The keeper trusts nothing it receives: PLACE is acted on only if the sender's pid lives in this sandbox's
+ * pid namespace. */
+#pragma once
+
+#include <stdint.h>
+
+enum { CONTROL_VERSION = 1 };
+
+enum control_type {
+    CONTROL_BOOT = 1,
+    CONTROL_PLACED,
+    CONTROL_PLACE,
+    CONTROL_BOOTED,
+};
+
+struct control_message {
+    uint32_t version;
+    uint32_t type;
+};
+
+/* Descriptors the keeper gives to the agent's exec, and the directory for its FIFOs. */
+enum { AGENT_HTTP_FD = 3, AGENT_CONTROL_FD = 4 };
+#define AGENT_FIFO_DIR "/dev/.s"

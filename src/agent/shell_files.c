@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shell_files.c: see shell_files.h. */
+#include "agent/shell_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+int fifo_make(const char *path)
+{
+    (void)unlink(path);
+    return mkfifo(path, 0600) < 0 ? -errno : 0;
+}
+
+int fifo_open(const char *path, int flags)
+{
+    for (int tries = 0; tries < 2; tries++) {
+        struct stat st;
+        int fd = open(path, flags | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+        if (fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode))
+            return fd;
+        close_fd(&fd);
+        int r = fifo_make(path);
+        if (r < 0)
+            return r;
+    }
+    return -EIO;
+}
+
+int shell_file_write(const char *path, struct buf *data)
+{
+    int r = 0;
+    auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -errno;
+    while (r == 0 && buf_len(data)) {
+        ssize_t n = write(fd, buf_data(data), buf_len(data));
+        if (n < 0 && errno != EINTR)
+            r = -errno;
+        else if (n > 0)
+            buf_consume(data, (size_t)n);
+    }
+    if (r < 0)
+        (void)unlink(path);
+    return r;
+}
+
+int shell_text_write(const char *path, const struct shell_script *script)
+{
+    struct buf body = BUF_INIT(SHELL_SCRIPT_MAX);
+    int r = shell_script_body(&body, script);
+    if (r == 0)
+        r = shell_file_write(path, &body);
+    buf_done(&body);
+    return r;
+}
+
+bool process_reads_pipe(pid_t pid, int pipe_fd)
+{
+    char path[64], text[64], link[32];
+    struct stat st;
+    int number, fd;
+    (void)snprintf(path, sizeof path, "/proc/%d/syscall", (int)pid);
+    auto_close int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    if (sscanf(text, "%d %x", &number, (unsigned *)&fd) != 2 || number != SYS_read || fstat(pipe_fd, &st) < 0)
+        return false;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
+    (void)snprintf(text, sizeof text, "pipe:[%lu]", (unsigned long)st.st_ino);
+    n = readlink(path, link, sizeof link);
+    return n == (ssize_t)strlen(text) && memcmp(link, text, (size_t)n) == 0;
+}

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* box.c: one box per sandbox id: what the keeper does about it, one thing at a time.
+ *
+ * Theory of operation
+ * A box is STOPPED, RUNNING (maybe FROZEN), or BUSY with exactly one job: a start, a stop, or a removal.
+ * Requests that change it wait in its queue while it is BUSY and are then served in order, so that "destroy,
+ * then use" and "two starts at once" need no special cases. Requests that only look (CONNECT, STATS) or take
+ * no time (FREEZE, THAW) are answered at once.
+ *
+ *   STOPPED  files only. START makes it BUSY; DESTROY too
+ *   RUNNING  the agent answers. STOP, DESTROY and its own end make it BUSY
+ *   BUSY     a job is under way; its end decides what comes next
+ *
+ * A box that was never on disk (a first START that failed) is freed as if it had not been. */
+#include "base/log.h"
+#include "keeper/keeper_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum box_state { BOX_STOPPED, BOX_RUNNING, BOX_BUSY };
+enum { POLITE_MS = 2000 };
+
+struct box {
+    struct box *next; /* in its bucket */
+    struct keeper *keeper;
+    struct ledger_row row;
+    enum box_state state;
+    bool frozen;
+    bool is_new;     /* not in the ledger yet */
+    bool committing; /* its row is being written */
+    bool network;    /* for its next start */
+    struct sandbox *sb;
+    struct source exit_source, control_source;
+    struct pending *first, **last;
+    size_t queued;
+    struct pending *current; /* the request behind the job under way */
+};
+
+struct build_job {
+    struct job job;
+    struct box *box;
+    struct sandbox_spec spec;
+    struct sandbox *sb;
+    struct error error;
+};
+
+static void box_next(struct box *b);
+
+static struct box **bucket(struct keeper *k, const char *id)
+{
+    uint32_t h = 2166136261u; /* FNV-1a */
+    for (const char *p = id; *p; p++)
+        h = (h ^ (unsigned char)*p) * 16777619u;
+    return &k->boxes[h % BOX_BUCKETS];
+}
+
+static struct box *box_find(struct keeper *k, const char *id)
+{
+    for (struct box *b = *bucket(k, id); b; b = b->next)
+        if (strcmp(b->row.id, id) == 0)
+            return b;
+    return NULL;
+}
+
+static struct box *box_new(struct keeper *k, const struct ledger_row *row)
+{
+    struct box *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->keeper = k;
+    b->row = *row;
+    b->last = &b->first;
+    b->exit_source.fd = b->control_source.fd = -1;
+    struct box **head = bucket(k, row->id);
+    b->next = *head;
+    *head = b;
+    k->box_count++;
+    return b;
+}
+
+static void pending_free(struct pending *p)
+{
+    if (!p)
+        return;
+    close_fd(&p->fd);
+    free(p);
+}
+
+static void box_free(struct box *b)
+{
+    struct keeper *k = b->keeper;
+    for (struct box **p = bucket(k, b->row.id); *p; p = &(*p)->next)
+        if (*p == b) {
+            *p = b->next;
+            break;
+        }
+    while (b->first) {
+        struct pending *p = b->first;
+        b->first = p->next;
+        pending_free(p);
+    }
+    pending_free(b->current);
+    k->box_count--;
+    free(b);
+}
+
+static enum keeper_state public_state(const struct box *b)
+{
+    if (!b)
+        return KEEPER_STATE_ABSENT;
+    if (!b->sb)
+        return KEEPER_STATE_STOPPED;
+    return b->frozen ? KEEPER_STATE_FROZEN : KEEPER_STATE_RUNNING;
+}
+
+static void reply(struct keeper *k, const struct keeper_request *q, const struct box *b,
+                  const struct error *e, int fd)
+{
+    struct keeper_reply r = {.type = KEEPER_REPLY, .seq = q->seq, .state = public_state(b)};
+    (void)snprintf(r.id, sizeof r.id, "%s", q->id);
+    if (e && e->code) {
+        r.error = e->code;
+        (void)snprintf(r.message, sizeof r.message, "%.*s", (int)sizeof r.message - 1, e->msg);
+    }
+    if (b && b->sb) {
+        r.generation = b->sb->generation;
+        r.durable = !b->committing;
+    }
+    link_reply(k, &r, fd);
+}
+
+static void reply_current(struct box *b, const struct error *e, int fd)
+{
+    struct pending *p = b->current;
+    if (!p)
+        return;
+    b->current = NULL;
+    reply(b->keeper, &p->request, b, e, fd);
+    pending_free(p);
+}
+
+/* ---- watching a running sandbox */
+
+static void unwatch(struct box *b)
+{
+    loop_del(b->keeper->loop, &b->exit_source);
+    loop_del(b->keeper->loop, &b->control_source);
+}
+
+static void ended(void *arg)
+{
+    struct box *b = arg;
+    b->state = BOX_STOPPED;
+    reply_current(b, NULL, -1);
+    box_next(b);
+}
+
+static void box_end(struct box *b, int polite_ms, uint64_t remove_disk, void (*done)(void *arg))
+{
+    struct sandbox *sb = b->sb;
+    unwatch(b);
+    b->sb = NULL;
+    b->frozen = false;
+    b->state = BOX_BUSY;
+    keeper_end_sandbox(b->keeper, sb, polite_ms, remove_disk, done, b);
+}
+
+static void exit_ready(struct source *s, uint32_t events)
+{
+    struct box *b = container_of(s, struct box, exit_source);
+    struct keeper_reply event = {.type = KEEPER_EVENT_EXIT, .generation = b->sb->generation};
+    (void)events;
+    (void)snprintf(event.id, sizeof event.id, "%s", b->row.id);
+    log_info("sandbox %s ended by itself", b->row.id);
+    box_end(b, 0, 0, ended);
+    event.state = KEEPER_STATE_STOPPED;
+    link_reply(b->keeper, &event, -1);
+}
+
+static void control_ready(struct source *s, uint32_t events)
+{
+    struct box *b = container_of(s, struct box, control_source);
+    struct error e;
+    (void)events;
+    if (sandbox_control(b->sb, &e) == 0)
+        return;
+    log_warn("sandbox %s: %s", b->row.id,
+             e.msg); /* a lying agent loses the line; its sandbox can still be ended */
+    loop_del(b->keeper->loop, &b->control_source);
+    close_fd(&b->sb->control_fd);
+}
+
+static int watch(struct box *b)
+{
+    struct loop *l = b->keeper->loop;
+    int r = loop_add(l, &b->exit_source, b->sb->pidfd, EPOLLIN, exit_ready);
+    if (r == 0 && b->sb->control_fd >= 0)
+        r = loop_add(l, &b->control_source, b->sb->control_fd, EPOLLIN, control_ready);
+    if (r < 0)
+        unwatch(b);
+    return r;
+}
+
+/* ---- start */
+
+static void committed(void *arg, const struct error *e)
+{
+    struct box *b = arg;
+    struct keeper_reply event = {.type = KEEPER_EVENT_DURABLE};
+    (void)snprintf(event.id, sizeof event.id, "%s", b->row.id);
+    b->committing = false;
+    if (e) {
+        event.error = e->code;
+        (void)snprintf(event.message, sizeof event.message, "the sandbox could not be recorded on disk");
+        log_error("sandbox %s: %s", b->row.id, e->msg);
+    } else {
+        b->is_new = false;
+    }
+    if (b->sb)
+        event.generation = b->sb->generation;
+    event.state = public_state(b);
+    link_reply(b->keeper, &event, -1);
+    if (b->state != BOX_BUSY)
+        box_next(b);
+}
+
+/* The sandbox belongs to the id from here on. */
+static void started(struct box *b, struct sandbox *sb)
+{
+    struct keeper *k = b->keeper;
+    struct error e = {0};
+    auto_close int fd = -1;
+    b->sb = sb;
+    int r = sandbox_claim(&k->env, sb, b->row.id, b->current ? b->current->fd : -1, &e);
+    if (r == 0)
+        r = sandbox_connect(&k->env, sb, &fd, &e);
+    if (r == 0 && (r = watch(b)) < 0)
+        (void)error_sys(&e, -r, "watch the sandbox");
+    if (r < 0) {
+        log_error("start of sandbox %s: %s", b->row.id, e.msg);
+        reply_current(b, &e, -1);
+        box_end(b, 0, 0, ended);
+        return;
+    }
+    b->state = BOX_RUNNING;
+    if (b->is_new && !b->committing) {
+        b->row.disk = sb->spec.disk;
+        b->committing = true;
+        ledger_put(k->ledger, &b->row, committed, b);
+    }
+    reply_current(b, NULL, fd);
+}
+
+static void build_run(struct job *j)
+{
+    struct build_job *job = container_of(j, struct build_job, job);
+    (void)sandbox_start(&job->box->keeper->env, &job->spec, &job->sb, &job->error);
+}
+
+static void build_done(struct job *j)
+{
+    struct build_job *job = container_of(j, struct build_job, job);
+    struct box *b = job->box;
+    struct keeper *k = b->keeper;
+    k->jobs--;
+    if (job->sb) {
+        started(b, job->sb);
+    } else {
+        log_error("start of sandbox %s: %s", b->row.id, job->error.msg);
+        keeper_slot_release(k, job->spec.slot);
+        b->state = BOX_STOPPED;
+        reply_current(b, &job->error, -1);
+    }
+    free(job);
+    box_next(b);
+    keeper_idle(k);
+}
+
+static int build_submit(struct box *b, struct error *reterr)
+{
+    struct keeper *k = b->keeper;
+    struct build_job *job = calloc(1, sizeof *job);
+    if (!job)
+        return error_sys(reterr, ENOMEM, "start a sandbox");
+    int r = keeper_slot_take(k, &job->spec.slot, reterr);
+    if (r < 0) {
+        free(job);
+        return r;
+    }
+    job->job = (struct job){.run = build_run, .done = build_done};
+    job->box = b;
+    job->spec.fresh_disk = b->is_new;
+    job->spec.disk = b->is_new ? k->next_disk++ : b->row.disk;
+    job->spec.limits = b->row.limits;
+    job->spec.network = b->network;
+    memcpy(job->spec.image, b->row.image, sizeof job->spec.image);
+    b->state = BOX_BUSY;
+    k->jobs++;
+    workers_submit(k->builders, &job->job, true);
+    return 0;
+}
+
+/* It runs already: one more connection. */
+static void box_connect(struct box *b)
+{
+    struct error e = {0};
+    auto_close int fd = -1;
+    if (b->frozen && cgroup_freeze(b->sb->cgroup, false, &e) == 0)
+        b->frozen = false;
+    int r = sandbox_connect(&b->keeper->env, b->sb, &fd, &e);
+    if (r == -ECONNREFUSED) {
+        /* its agent is dead, and the kernel has not come round to telling us: what is asked for is the next
+         * life */
+        struct pending *p = take_ptr(b->current);
+        p->next = b->first;
+        b->first = p;
+        if (!p->next)
+            b->last = &p->next;
+        b->queued++;
+        box_end(b, 0, 0, ended);
+        return;
+    }
+    if (r < 0)
+        (void)error_set(&e, EIO, "its agent takes no connections");
+    reply_current(b, &e, fd);
+}
+
+static void box_start(struct box *b)
+{
+    struct keeper *k = b->keeper;
+    struct error e = {0};
+    if (b->sb) {
+        box_connect(b);
+        return;
+    }
+    uint32_t network = b->current->request.network;
+    b->network = k->env.network && network != KEEPER_NETWORK_NONE;
+    if (network == KEEPER_NETWORK_PUBLIC && !k->env.network)
+        (void)error_set(&e, ENONET, "this daemon gives sandboxes no network");
+    if (e.code || keeper_admit(k, &e) < 0) {
+        reply_current(b, &e, -1);
+        return;
+    }
+    struct sandbox *sb = b->is_new ? pool_take(k, b->row.image, &b->row.limits, b->network) : NULL;
+    if (sb)
+        started(b, sb);
+    else if (build_submit(b, &e) < 0)
+        reply_current(b, &e, -1);
+}
+
+/* ---- removal: first the promise (the row), then the processes, then the files */
+
+static void removed(void *arg)
+{
+    struct box *b = arg;
+    b->row.disk = 0;
+    b->is_new = true; /* what comes next in the queue finds an id without files */
+    b->state = BOX_STOPPED;
+    reply_current(b, NULL, -1);
+    box_next(b);
+}
+
+static void row_deleted(void *arg, const struct error *e)
+{
+    struct box *b = arg;
+    if (e) {
+        b->state = b->sb ? BOX_RUNNING : BOX_STOPPED;
+        reply_current(b, e, -1);
+        box_next(b);
+    } else {
+        box_end(b, 0, b->row.disk, removed);
+    }
+}
+
+static void box_destroy(struct box *b)
+{
+    b->state = BOX_BUSY;
+    if (b->is_new) /* without a row, but maybe running: its record could not be written */
+        box_end(b, 0, b->sb ? b->sb->spec.disk : 0, removed);
+    else
+        ledger_delete(b->keeper->ledger, b->row.id, row_deleted, b);
+}
+
+/* Serves the queue until something keeps the box busy; frees a box that is nothing any more: the last call on
+ * it. */
+static void box_next(struct box *b)
+{
+    while (b->state != BOX_BUSY && !b->committing && b->first) {
+        struct pending *p = b->first;
+        b->first = p->next;
+        if (!b->first)
+            b->last = &b->first;
+        b->queued--;
+        b->current = p;
+        switch (p->request.type) {
+        case KEEPER_START:
+            if (b->is_new && !b->sb) {
+                b->row.limits = p->request.limits;
+                memcpy(b->row.image, p->request.image, sizeof b->row.image);
+            }
+            box_start(b);
+            break;
+        case KEEPER_STOP:
+        case KEEPER_KILL:
+            if (!b->sb) {
+                reply_current(b, NULL, -1);
+                break;
+            }
+            box_end(b, p->request.type == KEEPER_KILL ? 0 : POLITE_MS, 0, ended);
+            break;
+        case KEEPER_DESTROY:
+            box_destroy(b);
+            break;
+        default:
+            reply_current(b, NULL, -1);
+        }
+    }
+    if (b->state == BOX_STOPPED && b->is_new && !b->committing && !b->first && !b->sb)
+        box_free(b);
+}
+
+/* ---- requests */
+
+static void refuse(struct keeper *k, const struct keeper_request *q, int code, const char *why)
+{
+    struct error e;
+    (void)error_set(&e, code, "%s", why);
+    reply(k, q, NULL, &e, -1);
+}
+
+static void request_stats(struct keeper *k, const struct keeper_request *q, struct box *b, uint32_t type)
+{
+    struct keeper_reply r = {.type = type, .seq = q->seq, .state = public_state(b)};
+    (void)snprintf(r.id, sizeof r.id, "%s", b ? b->row.id : q->id);
+    if (b) {
+        struct cgroup_usage u = {0};
+        (void)disk_used_bytes(k->env.disks, b->row.disk,
+                              &r.usage.disk_bytes); /* zero when it cannot be told */
+        r.durable = !b->committing && !b->is_new;
+        if (b->sb) {
+            r.generation = b->sb->generation;
+            if (cgroup_usage_read(b->sb->cgroup, &u) == 0) {
+                r.usage.memory_bytes = u.memory_bytes;
+                r.usage.memory_peak_bytes = u.memory_peak_bytes;
+                r.usage.cpu_us = u.cpu_us;
+                r.usage.tasks = u.tasks;
+                r.usage.oom_kills = u.oom_kills;
+            }
+        }
+    }
+    link_reply(k, &r, -1);
+}
+
+static void request_list(struct keeper *k, const struct keeper_request *q)
+{
+    for (size_t i = 0; i < BOX_BUCKETS; i++)
+        for (struct box *b = k->boxes[i]; b; b = b->next)
+            request_stats(k, q, b, KEEPER_ITEM);
+    reply(k, q, NULL, NULL, -1);
+}
+
+static void request_now(struct keeper *k, const struct keeper_request *q, struct box *b)
+{
+    struct error e = {0};
+    auto_close int fd = -1;
+    if (!b || b->state != BOX_RUNNING) {
+        refuse(k, q, ENOENT, "the sandbox is not running");
+        return;
+    }
+    switch (q->type) {
+    case KEEPER_CONNECT:
+        (void)sandbox_connect(&k->env, b->sb, &fd, &e);
+        break;
+    default: {
+        bool freeze = q->type == KEEPER_FREEZE;
+        if (cgroup_freeze(b->sb->cgroup, freeze, &e) == 0)
+            b->frozen = freeze;
+    }
+    }
+    reply(k, q, b, &e, fd);
+}
+
+static void request_queue(struct keeper *k, const struct keeper_request *q, struct box *b, int *fd)
+{
+    if (!b) {
+        struct ledger_row row = {.limits = q->limits};
+        struct error e;
+        if (q->type != KEEPER_START) { /* nothing to end */
+            reply(k, q, NULL, NULL, -1);
+            return;
+        }
+        if (limits_check(&q->limits, &e) < 0) {
+            reply(k, q, NULL, &e, -1);
+            return;
+        }
+        memcpy(row.id, q->id, sizeof row.id);
+        memcpy(row.image, q->image, sizeof row.image);
+        b = box_new(k, &row);
+        if (!b) {
+            refuse(k, q, ENOMEM, "out of memory");
+            return;
+        }
+        b->is_new = true;
+    }
+    struct pending *p = b->queued < BOX_QUEUE_MAX ? malloc(sizeof *p) : NULL;
+    if (!p) {
+        refuse(k, q, EAGAIN, "too many requests wait for this sandbox");
+        return;
+    }
+    *p = (struct pending){.request = *q, .fd = take_fd(*fd)};
+    *b->last = p;
+    b->last = &p->next;
+    b->queued++;
+    if (b->queued == 1 && b->state != BOX_BUSY)
+        box_next(b);
+}
+
+void box_request(struct keeper *k, const struct keeper_request *q, int fd)
+{
+    auto_close int env = fd;
+    struct box *b = q->type == KEEPER_LIST ? NULL : box_find(k, q->id);
+    if (k->stopping) {
+        refuse(k, q, EAGAIN, "the daemon is shutting down");
+        return;
+    }
+    switch (q->type) {
+    case KEEPER_LIST:
+        request_list(k, q);
+        break;
+    case KEEPER_STATS:
+        request_stats(k, q, b, KEEPER_REPLY);
+        break;
+    case KEEPER_CONNECT:
+    case KEEPER_FREEZE:
+    case KEEPER_THAW:
+        request_now(k, q, b);
+        break;
+    default:
+        request_queue(k, q, b, &env);
+    }
+}
+
+/* ---- start and end of the keeper */
+
+int box_restore(struct keeper *k, const struct ledger_row *row)
+{
+    return box_new(k, row) ? 0 : -ENOMEM;
+}
+
+bool box_adopt(struct keeper *k, struct sandbox *sb)
+{
+    struct box *b = sb->id[0] ? box_find(k, sb->id) : NULL;
+    if (!b || b->sb || b->row.disk != sb->spec.disk)
+        return false;
+    b->sb = sb;
+    /* the gateway that had it frozen is gone, too; the next one decides anew */
+    (void)cgroup_freeze(sb->cgroup, false, NULL);
+    if (watch(b) < 0) {
+        b->sb = NULL;
+        return false;
+    }
+    b->state = BOX_RUNNING;
+    return true;
+}
+
+bool box_knows_disk(struct keeper *k, uint64_t disk)
+{
+    for (size_t i = 0; i < BOX_BUCKETS; i++)
+        for (struct box *b = k->boxes[i]; b; b = b->next)
+            if (b->row.disk == disk)
+                return true;
+    return false;
+}
+
+void box_stop_all(struct keeper *k)
+{
+    for (size_t i = 0; i < BOX_BUCKETS; i++)
+        for (struct box *b = k->boxes[i], *next; b; b = next) {
+            next = b->next;
+            if (b->state == BOX_RUNNING)
+                box_end(b, POLITE_MS, 0, ended);
+        }
+}
+
+void box_forget_all(struct keeper *k)
+{
+    for (size_t i = 0; i < BOX_BUCKETS; i++)
+        while (k->boxes[i]) {
+            struct box *b = k->boxes[i];
+            unwatch(b);
+            if (b->sb) { /* runs on without us */
+                close_fd(&b->sb->pidfd);
+                close_fd(&b->sb->control_fd);
+                close_fd(&b->sb->disk_fd);
+                cgroup_forget(b->sb->cgroup);
+                free(b->sb);
+            }
+            box_free(b);
+        }
+}

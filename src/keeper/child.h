@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* child.h: what the first process of a sandbox does between clone3 and the agent's first instruction. */
+#pragma once
+
+#include "keeper/host.h"
+
+/* Everything the child needs, prepared before the clone: from then on it makes system calls only. */
+struct child_plan {
+    int sync_fd; /* SOCK_SEQPACKET: the root mount comes in, a struct child_report goes out */
+    int device_mounts[HOST_DEVICE_COUNT]; /* detached copies of the host's nodes */
+    int agent_fd, http_fd, control_fd;
+    const char *hostname;
+    const char *resolv_conf;   /* NULL: there is no network but the loopback interface */
+    uint32_t address, gateway; /* of eth0; network order */
+    uint64_t tmp_bytes;        /* size of /tmp and of /run each */
+    const char *cgroup_v1[4];  /* controllers to show in /sys/fs/cgroup; NULL ends the list */
+    bool cgroup_v2;            /* or the unified hierarchy */
+    const struct seccomp_program *filter;
+    char *const *argv;
+    char *const *envp;
+};
+
+struct child_report {
+    int32_t step;
+    int32_t err;
+};
+
+const char *child_step_name(int step);
+
+/* Never returns: ends in the agent, or reports the failing step on sync_fd and exits. */
+_Noreturn void child_run(const struct child_plan *plan);
+
+/* The capability sets of security.md section 9, as bit masks; the posture check compares with them. */
+extern const uint64_t child_agent_caps;
+extern const uint64_t child_workload_caps;

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* keeper_internal.h: the keeper's parts and how they know each other: boxes (one per id), the pool of
+ * prepared sandboxes, the line to the gateway. All of it lives on the loop's thread. */
+#pragma once
+
+#include "keeper/keeper.h"
+#include "keeper/ledger.h"
+#include "keeper/sandbox.h"
+#include "net/loop.h"
+#include "net/worker.h"
+
+enum { BOX_QUEUE_MAX = 64, BOX_BUCKETS = 1024 };
+
+struct keeper;
+struct box;
+
+struct pending { /* a request that waits for its box */
+    struct keeper_request request;
+    int fd; /* environment or -1 */
+    struct pending *next;
+};
+
+struct pool {
+    struct sandbox *ready[KEEPER_POOL_MAX];
+    size_t ready_count, building;
+    bool stopped;     /* shutting down */
+    int64_t retry_ms; /* not before this time, after a failure */
+    struct timer retry;
+};
+
+struct keeper {
+    const struct keeper_config *config;
+    struct loop *loop;
+    struct keeper_env env;
+    struct workers *builders;
+    struct workers *enders; /* apart from the builders: an end somebody waits for must not queue behind the
+                               pool's refill */
+    struct ledger *ledger;
+    int disks_fd;
+    struct box *boxes[BOX_BUCKETS];
+    size_t box_count, jobs; /* jobs: builds and ends under way */
+    uint64_t next_disk;
+    unsigned char *slot_used;
+    unsigned next_slot; /* where the search for a free one begins */
+    struct pool pool;
+    struct source gateway; /* our end of the socketpair */
+    int gateway_fd;
+    struct outgoing *outbox, **outbox_last; /* replies that wait for room in the socket */
+    size_t outbox_len;
+    struct source gateway_exit; /* its pidfd */
+    int gateway_pidfd;
+    struct timer gateway_restart;
+    int tls_fd;         /* a memfd, see tls_files.h; -1: no TLS */
+    int64_t meminfo_ms; /* when the host's state was read last */
+    bool host_full;
+    char host_full_why[128];
+    bool stopping;
+};
+
+/* slots and admission (keeper.c) */
+int keeper_slot_take(struct keeper *k, unsigned *ret, struct error *reterr);
+void keeper_slot_release(struct keeper *k, unsigned slot);
+int keeper_admit(struct keeper *k, struct error *reterr); /* is there room for one more? */
+void keeper_idle(struct keeper *k); /* a job ended: refill the pool, or finish a shutdown */
+
+/* boxes (box.c) */
+void box_request(struct keeper *k, const struct keeper_request *q, int fd); /* takes fd */
+int box_restore(struct keeper *k, const struct ledger_row *row); /* at start: a row of the ledger */
+bool box_adopt(struct keeper *k, struct sandbox *sb);            /* at start: false when no row names it */
+bool box_knows_disk(struct keeper *k, uint64_t disk);
+void box_stop_all(struct keeper *k);
+void box_forget_all(struct keeper *k);
+
+/* pool (pool.c) */
+void pool_refill(struct keeper *k);
+struct sandbox *pool_take(struct keeper *k, const char *image, const struct limits *limits, bool network);
+void pool_stop(struct keeper *k);
+
+/* line to the gateway (link.c) */
+int link_start(struct keeper *k, struct error *reterr);
+void link_stop(struct keeper *k);
+void link_reload(struct keeper *k); /* the certificates may have changed */
+void link_reply(struct keeper *k, const struct keeper_reply *reply, int fd); /* fd stays the caller's */
+
+/* On a worker: ends sb (NULL: it does not run) and then removes the disk (0: it is kept, free to be used
+ * again). done(arg) on the loop; the slot is released. */
+void keeper_end_sandbox(struct keeper *k, struct sandbox *sb, int polite_ms, uint64_t remove_disk,
+                        void (*done)(void *arg), void *arg);

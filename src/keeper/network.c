@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* network.c: see network.h.
+ *
+ * Theory of operation
+ * Slot n owns two neighbouring addresses of the pool (a /31): the even one is the host's end of a veth pair,
+ * the odd one the sandbox's `eth0`. There is no bridge, so two sandboxes share nothing but the host's
+ * routing, and there the packet filter (nft.c) stands between them. A link by itself can do nothing: the
+ * filter drops whatever comes from a link of ours unless (link, address) is in its set, which is the last
+ * step of a start and the first of an end.
+ *
+ * The link's name is the state: after a restart, a link whose slot was adopted is a sandbox with a network,
+ * any other link with our prefix is a leftover. The prefix contains a hash of the instance's name.
+ *
+ * Forwarding: for a packet to be routed on, the interface it came in through must have `forwarding` set. For
+ * packets of sandboxes that is our own link; for the answers it is the uplink, which belongs to the host. If
+ * it is not set there, we set it for that one interface, never net.ipv4.ip_forward, and the filter drops
+ * everything that comes in through it and is not for a sandbox: the host is as little a router as before. A
+ * note in the run directory tells the next keeper that it was us, so that it keeps the guard and undoes both.
+ */
+#include "keeper/network.h"
+#include "base/log.h"
+#include "keeper/conntrack.h"
+#include "keeper/netlink.h"
+#include "keeper/nft.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert((int)NETWORK_RESOLVERS_MAX == (int)NFT_RESOLVERS_MAX, "the filter knows every resolver");
+
+enum {
+    SOMEWHERE = 0x01010101, /* a public address to ask the routing table about */
+    CONNECT_TRIES = 3,
+    TRIAL_SLOT = 99998, /* no sandbox has it */
+};
+
+struct network {
+    struct nft_table table;
+    unsigned slots;
+    char note[512];
+    char resolv_conf[32 * NETWORK_RESOLVERS_MAX + 128];
+};
+
+/* ---- settings */
+
+static bool is_private(uint32_t first, unsigned prefix)
+{
+    static const struct {
+        uint32_t first;
+        unsigned prefix;
+    } ranges[] = {{0x0a000000, 8}, {0xac100000, 12}, {0xc0a80000, 16}, {0x64400000, 10}};
+    for (size_t i = 0; i < ARRAY_SIZE(ranges); i++)
+        if (prefix >= ranges[i].prefix && (first ^ ranges[i].first) >> (32 - ranges[i].prefix) == 0)
+            return true;
+    return false;
+}
+
+int network_pool_parse(const char *text, uint32_t *ret_pool, unsigned *ret_prefix, struct error *reterr)
+{
+    char address[INET_ADDRSTRLEN];
+    struct in_addr in;
+    unsigned prefix;
+    int end = 0;
+    const char *slash = strchr(text, '/');
+    size_t n = slash ? (size_t)(slash - text) : sizeof address;
+    if (n >= sizeof address || slash[1] < '0' || slash[1] > '9' ||
+        sscanf(slash + 1, "%2u%n", &prefix, &end) != 1 || slash[1 + end])
+        return error_set(reterr, EINVAL, "'%.40s' is not a network such as 10.213.0.0/16", text);
+    memcpy(address, text, n);
+    address[n] = '\0';
+    if (inet_pton(AF_INET, address, &in) != 1 || prefix < 8 || prefix > 30 ||
+        (ntohl(in.s_addr) & (UINT32_MAX >> prefix)))
+        return error_set(reterr, EINVAL, "'%.40s' is not a network such as 10.213.0.0/16", text);
+    /* sandboxes must not reach each other: the filter's list of private networks has to cover the pool */
+    if (!is_private(ntohl(in.s_addr), prefix))
+        return error_set(
+            reterr, EINVAL,
+            "'%.40s' is not private: choose a part of 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or "
+            "100.64.0.0/10",
+            text);
+    *ret_pool = in.s_addr;
+    *ret_prefix = prefix;
+    return 0;
+}
+
+size_t network_resolvers_parse(const char *text, uint32_t out[NETWORK_RESOLVERS_MAX])
+{
+    size_t count = 0;
+    for (const char *line = text; line && *line && count < NETWORK_RESOLVERS_MAX;) {
+        char address[INET_ADDRSTRLEN];
+        struct in_addr in;
+        if (sscanf(line, "nameserver%*[ \t]%15[0-9.]", address) == 1 &&
+            inet_pton(AF_INET, address, &in) == 1 && ntohl(in.s_addr) >> 24 != 127 && in.s_addr != 0)
+            out[count++] = in.s_addr;
+        line = strchr(line, '\n');
+        line = line ? line + 1 : NULL;
+    }
+    return count;
+}
+
+static void find_resolvers(struct nft_table *t)
+{
+    /* the second is where systemd-resolved tells what stands behind its loopback address */
+    static const char *const files[] = {"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"};
+    for (size_t i = 0; i < ARRAY_SIZE(files) && !t->resolver_count; i++) {
+        char text[4096];
+        auto_close int fd = open(files[i], O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        if (n <= 0)
+            continue;
+        text[n] = '\0';
+        t->resolver_count = network_resolvers_parse(text, t->resolvers);
+    }
+}
+
+static void write_resolv_conf(struct network *n)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n->table.resolver_count; i++) {
+        char text[INET_ADDRSTRLEN];
+        (void)inet_ntop(AF_INET, &n->table.resolvers[i], text, sizeof text);
+        at += (size_t)snprintf(n->resolv_conf + at, sizeof n->resolv_conf - at, "nameserver %s\n", text);
+    }
+    (void)snprintf(n->resolv_conf + at, sizeof n->resolv_conf - at, "options timeout:2 attempts:3\n");
+}
+
+static void name_things(struct nft_table *t, const char *instance)
+{
+    uint32_t h = 2166136261u; /* FNV-1a */
+    for (const char *p = instance; *p; p++)
+        h = (h ^ (unsigned char)*p) * 16777619u;
+    (void)snprintf(t->name, sizeof t->name, "silica%s%s", instance[0] ? "-" : "", instance);
+    (void)snprintf(t->prefix, sizeof t->prefix, "sil%04x-", (h ^ h >> 16) & 0xffff);
+}
+
+/* Addresses of the pool on links that are not ours would be cut off, and with a second daemon's we would
+ * fight. */
+static int check_pool_free(const struct nft_table *t, struct error *reterr)
+{
+    struct ifaddrs *all = NULL;
+    int r = 0;
+    if (getifaddrs(&all) < 0)
+        return error_sys(reterr, errno, "list the host's addresses");
+    for (const struct ifaddrs *a = all; a && r == 0; a = a->ifa_next) {
+        struct sockaddr_in in;
+        if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET)
+            continue;
+        memcpy(&in, a->ifa_addr, sizeof in);
+        if ((ntohl(in.sin_addr.s_addr) ^ ntohl(t->pool)) >> (32 - t->pool_prefix) == 0 &&
+            strncmp(a->ifa_name, t->prefix, strlen(t->prefix)) != 0)
+            r = error_set(reterr, EADDRINUSE,
+                          "the address pool of sandboxes is in use on interface %.16s; choose another with "
+                          "--network-pool",
+                          a->ifa_name);
+    }
+    freeifaddrs(all);
+    return r;
+}
+
+int network_open(const struct network_config *config, struct network **ret, struct error *reterr)
+{
+    if ((UINT64_C(1) << (32 - config->pool_prefix)) < (uint64_t)config->slots * 2)
+        return error_set(reterr, EINVAL, "the address pool is too small for %u sandboxes: two addresses each",
+                         config->slots);
+    struct network *n = calloc(1, sizeof *n);
+    if (!n)
+        return error_sys(reterr, ENOMEM, "prepare the network");
+    name_things(&n->table, config->instance);
+    n->table.pool = config->pool;
+    n->table.pool_prefix = config->pool_prefix;
+    n->table.resolver_count = config->resolver_count;
+    memcpy(n->table.resolvers, config->resolvers, sizeof n->table.resolvers);
+    n->slots = config->slots;
+    (void)snprintf(n->note, sizeof n->note, "%s/uplink", config->run_dir);
+    int r = check_pool_free(&n->table, reterr);
+    if (r < 0) {
+        free(n);
+        return r;
+    }
+    if (!n->table.resolver_count)
+        find_resolvers(&n->table);
+    if (!n->table.resolver_count)
+        log_warn(
+            "no name server that sandboxes could reach: names do not resolve in them; set one with --dns");
+    write_resolv_conf(n);
+    *ret = n;
+    return 0;
+}
+
+/* ---- names and numbers */
+
+uint32_t network_gateway(const struct network *n, unsigned slot)
+{
+    return htonl(ntohl(n->table.pool) + slot * 2);
+}
+
+uint32_t network_address(const struct network *n, unsigned slot)
+{
+    return htonl(ntohl(n->table.pool) + slot * 2 + 1);
+}
+
+const char *network_resolv_conf(const struct network *n)
+{
+    return n->resolv_conf;
+}
+
+static void name_box(const struct network *n, unsigned slot, struct nft_box *ret)
+{
+    *ret = (struct nft_box){.address = network_address(n, slot)};
+    (void)snprintf(ret->link, sizeof ret->link, "%.10s%u", n->table.prefix, slot % 100000);
+}
+
+/* The slot of a link of ours; false for everybody else's. */
+static bool slot_of(const struct nft_table *t, const char *name, unsigned *ret)
+{
+    size_t n = strlen(t->prefix);
+    int end = 0;
+    return strncmp(name, t->prefix, n) == 0 && name[n] >= '0' && name[n] <= '9' &&
+           sscanf(name + n, "%5u%n", ret, &end) == 1 && name[n + (size_t)end] == '\0';
+}
+
+/* ---- sysctl */
+
+static int setting_path(char *out, size_t cap, const char *family, const char *link, const char *name)
+{
+    int n = snprintf(out, cap, "/proc/sys/net/%s/conf/%s/%s", family, link, name);
+    return n < 0 || (size_t)n >= cap ? -ENAMETOOLONG : 0;
+}
+
+static int setting_write(const char *family, const char *link, const char *name, const char *value)
+{
+    char path[128];
+    int r = setting_path(path, sizeof path, family, link, name);
+    if (r < 0)
+        return r;
+    auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+    return fd < 0 || write(fd, value, strlen(value)) < 0 ? -errno : 0;
+}
+
+static bool setting_is_on(const char *link, const char *name)
+{
+    char path[128], value = '0';
+    if (setting_path(path, sizeof path, "ipv4", link, name) < 0)
+        return false;
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, &value, 1) == 1 && value != '0';
+}
+
+/* The host's end: routes for this sandbox only, tells it nothing, believes nothing. */
+static int harden_link(const char *link, struct error *reterr)
+{
+    static const struct {
+        const char *family, *name, *value;
+    } settings[] = {
+        {"ipv6", "disable_ipv6", "1"},     {"ipv6", "accept_ra", "0"},
+        {"ipv4", "rp_filter", "1"},        {"ipv4", "arp_ignore", "1"},
+        {"ipv4", "proxy_arp", "0"},        {"ipv4", "accept_local", "0"},
+        {"ipv4", "accept_redirects", "0"}, {"ipv4", "send_redirects", "0"},
+        {"ipv4", "route_localnet", "0"},   {"ipv4", "accept_source_route", "0"},
+        {"ipv4", "forwarding", "1"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
+        int r = setting_write(settings[i].family, link, settings[i].name, settings[i].value);
+        if (r == -ENOENT && strcmp(settings[i].family, "ipv6") == 0)
+            continue; /* a kernel without IPv6 */
+        if (r < 0)
+            return error_sys(reterr, -r, "set %s of the sandbox's link", settings[i].name);
+    }
+    return 0;
+}
+
+/* ---- the host's side of it all */
+
+static void note_read(const struct network *n, char out[IFNAMSIZ])
+{
+    auto_close int fd = open(n->note, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    ssize_t len = fd < 0 ? 0 : read(fd, out, IFNAMSIZ - 1);
+    out[len > 0 ? len : 0] = '\0';
+    if (strchr(out, '/') || out[0] == '.')
+        out[0] = '\0';
+}
+
+static int note_write(const struct network *n, const char *link, struct error *reterr)
+{
+    auto_close int fd = open(n->note, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, link, strlen(link)) != (ssize_t)strlen(link))
+        return error_sys(reterr, errno, "note which interface is made to forward");
+    return 0;
+}
+
+/* Undoes our setting, unless by now forwarding is on for the whole host: then it is somebody else's, too. */
+static void restore_forwarding(const struct network *n, const char *link)
+{
+    if (!setting_is_on("all", "forwarding"))
+        (void)setting_write("ipv4", link, "forwarding", "0"); /* the interface may be gone */
+    (void)unlink(n->note);
+}
+
+/* Which interface forwards because of us: the note of an earlier keeper, or the uplink if it does not yet. */
+static int choose_uplink(struct network *n, struct error *reterr)
+{
+    char noted[IFNAMSIZ], uplink[IFNAMSIZ] = "";
+    unsigned index;
+    note_read(n, noted);
+    int r = nl_route_interface(htonl(SOMEWHERE), &index);
+    if (r < 0 || !if_indextoname(index, uplink))
+        log_warn(
+            "this host has no way to the internet: sandboxes have none either until silica is restarted");
+    if (noted[0] && (strcmp(noted, uplink) != 0 || setting_is_on("all", "forwarding"))) {
+        restore_forwarding(n, noted);
+        noted[0] = '\0';
+    }
+    if (!uplink[0] || (!noted[0] && setting_is_on(uplink, "forwarding")))
+        return 0;
+    memcpy(n->table.closed, uplink, sizeof n->table.closed);
+    return note_write(n, uplink, reterr);
+}
+
+struct link_scan {
+    struct network *n;
+    const unsigned char *slot_used;
+    struct nft_box *boxes;
+    size_t count;
+    unsigned *leftovers; /* slots */
+    size_t leftover_count;
+};
+
+static void link_found(const char *name, void *arg)
+{
+    struct link_scan *s = arg;
+    unsigned slot;
+    if (!slot_of(&s->n->table, name, &slot))
+        return;
+    if (slot < s->n->slots && s->slot_used[slot] && s->count < s->n->slots)
+        name_box(s->n, slot, &s->boxes[s->count++]);
+    else if (s->leftover_count < s->n->slots)
+        s->leftovers[s->leftover_count++] = slot;
+}
+
+static int scan_links(struct link_scan *s, struct network *n, const unsigned char *slot_used)
+{
+    *s = (struct link_scan){.n = n,
+                            .slot_used = slot_used,
+                            .boxes = calloc(n->slots, sizeof *s->boxes),
+                            .leftovers = calloc(n->slots, sizeof *s->leftovers)};
+    return s->boxes && s->leftovers ? nl_link_each(link_found, s) : -ENOMEM;
+}
+
+static void scan_done(struct link_scan *s)
+{
+    for (size_t i = 0; i < s->leftover_count; i++)
+        network_link_delete(s->n, s->leftovers[i]);
+    free(s->boxes);
+    free(s->leftovers);
+}
+
+static void fix_macs(struct nl_veth *v, unsigned slot)
+{
+    /* locally administered; the same on every pair but for the slot, so that nothing depends on chance */
+    const unsigned char host[6] = {0x02, 0x51, 0x11, 0x00, (unsigned char)(slot >> 8), (unsigned char)slot};
+    memcpy(v->mac, host, sizeof host);
+    memcpy(v->peer_mac, host, sizeof host);
+    v->peer_mac[3] = 1;
+}
+
+/* A pair like a sandbox's, made and removed: better no network at all than every start failing half-way.
+ * Behind the last slot's number, so that a crash in between leaves what the next start sweeps. */
+static int try_pair(struct network *n, struct error *reterr)
+{
+    struct nft_box one, other;
+    name_box(n, TRIAL_SLOT, &one);
+    name_box(n, TRIAL_SLOT + 1, &other);
+    auto_close int here = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    struct nl_veth v = {.name = one.link, .peer_name = other.link, .peer_netns_fd = here};
+    fix_macs(&v, TRIAL_SLOT);
+    int r = here < 0 ? -errno : nl_veth_add(&v);
+    if (r < 0)
+        return error_sys(reterr, -r, "make a pair of links (veth)");
+    r = harden_link(one.link, reterr);
+    network_link_delete(n, TRIAL_SLOT);
+    return r;
+}
+
+int network_begin(struct network *n, const unsigned char *slot_used, struct error *reterr)
+{
+    struct link_scan s;
+    int r = scan_links(&s, n, slot_used);
+    if (r < 0)
+        (void)error_sys(reterr, -r, "list the host's links");
+    if (r == 0)
+        r = choose_uplink(n, reterr);
+    if (r == 0)
+        r = nft_table_replace(&n->table, s.boxes, s.count, reterr);
+    if (r == 0 && n->table.closed[0]) { /* the guard stands: now the door */
+        r = setting_write("ipv4", n->table.closed, "forwarding", "1");
+        if (r < 0)
+            (void)error_sys(reterr, -r, "let interface %s forward the answers to sandboxes", n->table.closed);
+    }
+    scan_done(&s);
+    return r < 0 ? r : try_pair(n, reterr);
+}
+
+void network_close(struct network *n, const unsigned char *slot_used)
+{
+    struct link_scan s;
+    if (!n)
+        return;
+    int r = scan_links(&s, n, slot_used);
+    bool in_use = r < 0 || s.count;
+    scan_done(&s); /* links first: none of them may outlive the rules */
+    if (!in_use) {
+        if (n->table.closed[0])
+            restore_forwarding(n, n->table.closed);
+        (void)nft_table_remove(&n->table);
+    }
+    free(n);
+}
+
+void network_remove_all(const struct network_config *config)
+{
+    struct network n = {.slots = config->slots};
+    struct link_scan s;
+    auto_free unsigned char *none = calloc(config->slots, 1);
+    if (!none)
+        return;
+    name_things(&n.table, config->instance);
+    (void)snprintf(n.note, sizeof n.note, "%s/uplink", config->run_dir);
+    if (scan_links(&s, &n, none) == 0 && s.leftover_count)
+        log_info("removing %zu network links of sandboxes: this daemon gives them none", s.leftover_count);
+    scan_done(&s);
+    note_read(&n, n.table.closed);
+    if (n.table.closed[0])
+        restore_forwarding(&n, n.table.closed);
+    (void)nft_table_remove(&n.table); /* a kernel without nf_tables has none */
+}
+
+/* ---- one sandbox */
+
+int network_connect(struct network *n, unsigned slot, int netns_fd, struct error *reterr)
+{
+    struct nft_box box;
+    struct nl_veth v = {.name = box.link, .peer_name = "eth0", .peer_netns_fd = netns_fd};
+    name_box(n, slot, &box);
+    fix_macs(&v, slot);
+    int r = -EEXIST;
+    for (int i = 0; i < CONNECT_TRIES && r == -EEXIST; i++)
+        if ((r = nl_veth_add(&v)) ==
+            -EEXIST) /* the slot's last owner: the kernel is about to remove it itself */
+            (void)nl_link_delete(box.link);
+    if (r < 0)
+        return error_sys(reterr, -r, "make the sandbox's link");
+    unsigned index = if_nametoindex(box.link);
+    if (!index)
+        return error_sys(reterr, errno, "find the sandbox's link");
+    if ((r = harden_link(box.link, reterr)) < 0)
+        return r;
+    if ((r = nl_address_add(index, network_gateway(n, slot), 31)) < 0 || (r = nl_link_up(index)) < 0)
+        return error_sys(reterr, -r, "bring up the sandbox's link");
+    return nft_box_add(&n->table, &box, reterr);
+}
+
+void network_disconnect(struct network *n, unsigned slot)
+{
+    struct nft_box box;
+    name_box(n, slot, &box);
+    int r = nft_box_remove(&n->table, &box);
+    if (r < 0)
+        log_warn("the packet filter keeps slot %u: %s", slot, strerror(-r));
+    r = conntrack_forget(box.address);
+    if (r < 0)
+        log_warn("connections of slot %u stay until they time out: %s", slot, strerror(-r));
+}
+
+bool network_has_link(struct network *n, unsigned slot)
+{
+    struct nft_box box;
+    name_box(n, slot, &box);
+    return if_nametoindex(box.link) != 0;
+}
+
+void network_link_delete(struct network *n, unsigned slot)
+{
+    struct nft_box box;
+    name_box(n, slot, &box);
+    int r = nl_link_delete(box.link);
+    if (r < 0 && r != -ENODEV)
+        log_warn("link %s cannot be removed: %s", box.link, strerror(-r));
+}
+
+/* ---- the doctor's questions */
+
+static struct network trial_network(void)
+{
+    struct network n = {.slots = 1, .table = {.pool = htonl(0x0ad50000), .pool_prefix = 16}};
+    name_things(&n.table, "doctor");
+    return n;
+}
+
+int network_try_filter(void *unused)
+{
+    struct network n = trial_network();
+    struct error e = {0};
+    (void)unused;
+    if (unshare(CLONE_NEWNET) < 0)
+        return errno;
+    (void)nft_table_replace(&n.table, NULL, 0, &e);
+    return e.code;
+}
+
+int network_try_link(void *unused)
+{
+    struct nl_veth v = {.name = "trial", .peer_name = "eth0"};
+    struct error e = {0};
+    (void)unused;
+    fix_macs(&v, 0);
+    if (unshare(CLONE_NEWNET) < 0)
+        return errno;
+    auto_close int inside = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (inside < 0 || unshare(CLONE_NEWNET) < 0)
+        return errno;
+    v.peer_netns_fd = inside;
+    int r = nl_veth_add(&v);
+    if (r < 0)
+        return -r;
+    (void)harden_link(v.name, &e);
+    return e.code;
+}
+
+int network_uplink(char ret_name[IFNAMSIZ])
+{
+    char path[128];
+    unsigned index;
+    int r = nl_route_interface(htonl(SOMEWHERE), &index);
+    if (r < 0 || !if_indextoname(index, ret_name))
+        return r < 0 ? r : -errno;
+    if (setting_is_on(ret_name, "forwarding"))
+        return 1;
+    r = setting_path(path, sizeof path, "ipv4", ret_name, "forwarding");
+    return r < 0 ? r : access(path, W_OK) < 0 ? -EROFS : 0;
+}
+
+size_t network_host_resolvers(uint32_t out[NETWORK_RESOLVERS_MAX])
+{
+    struct nft_table t = {0};
+    find_resolvers(&t);
+    memcpy(out, t.resolvers, sizeof t.resolvers);
+    return t.resolver_count;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sandbox.h: one running sandbox as the kernel knows it: made by a plan that undoes itself, ended without a
+ * trace. */
+#pragma once
+
+#include "keeper/cgroup.h"
+#include "keeper/disk.h"
+#include "keeper/host.h"
+#include "keeper/network.h"
+#include "keeper/proto.h"
+
+/* What all sandboxes are made from; read-only once the keeper serves. */
+struct keeper_env {
+    struct host host;
+    struct cgroup_host *cgroups;
+    struct disk_store *disks;
+    int images_fd;
+    int slots_fd;            /* <run>/slots: a directory per slot in use */
+    struct network *network; /* NULL: no sandbox has one */
+};
+
+struct sandbox_spec {
+    unsigned slot;
+    uint64_t disk;
+    bool fresh_disk; /* write a new image first, and remove it when the start fails */
+    char image[IMAGE_NAME_MAX + 1];
+    struct limits limits;
+    bool network; /* public addresses; otherwise the loopback interface only */
+};
+
+struct sandbox {
+    struct sandbox_spec spec;
+    char id[SANDBOX_ID_MAX + 1]; /* "": prepared, nobody's yet */
+    uint64_t generation;
+    pid_t pid;
+    int pidfd;
+    uint64_t start_time; /* of the process, in clock ticks: with the pid it names the process for good */
+    int control_fd;      /* to the agent, or -1 */
+    struct cgroup *cgroup;
+    int disk_fd; /* the root of its disk, or -1 (adopted) */
+    unsigned loop_index;
+    bool adopted; /* not our child: its exit status is not ours to read */
+};
+
+/* All of these may block for milliseconds: worker threads only (which have called host_worker_start), except
+ * where said. */
+int sandbox_start(struct keeper_env *env, const struct sandbox_spec *spec, struct sandbox **ret,
+                  struct error *reterr);
+/* Takes over what an earlier keeper left in a slot. -ENOENT: nothing alive there that is ours. */
+int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, struct error *reterr);
+/* Ends every process (SIGTERM to the agent first if polite_ms > 0), gives back groups, sockets, devices.
+ * Frees sb. The slot's place in the packet filter is the caller's to take back (network_disconnect), it is
+ * slow. The disk image stays; with keep_disk it can be used again on return, otherwise the kernel may need
+ * another moment to let go of it. Cannot fail: what resists is retried until the deadline and then logged. */
+void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, bool keep_disk);
+/* Removes whatever is left of a slot whose processes are gone or not ours. */
+void sandbox_sweep(struct keeper_env *env, unsigned slot);
+
+/* Quick calls, any thread. */
+int sandbox_claim(struct keeper_env *env, struct sandbox *sb, const char *id, int env_fd,
+                  struct error *reterr);
+int sandbox_connect(struct keeper_env *env, const struct sandbox *sb, int *ret_fd, struct error *reterr);
+/* One message on control_fd (which is readable): places a new spawner. -EPIPE: the agent closed it. */
+int sandbox_control(struct sandbox *sb, struct error *reterr);
+uint32_t sandbox_uid(const struct keeper_env *env, unsigned slot);

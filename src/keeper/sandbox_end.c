@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sandbox_end.c: a sandbox's life after its start: claim, connect, control messages, adoption, end. */
+#include "agent/control.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "keeper/process.h"
+#include "keeper/record.h"
+#include "keeper/sandbox_internal.h"
+#include "net/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { END_TIMEOUT_MS = 5000, DISK_TIMEOUT_MS = 2000 };
+
+static void pause_ms(int ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&t, NULL);
+}
+
+int sandbox_control_connect(int slot_dir_fd, struct sandbox *sb, struct error *reterr)
+{
+    int on = 1;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/control.sock", slot_dir_fd);
+    auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    /* the kernel tells who sends: a spawner asks for itself. Set before the connection exists, because a
+     * spawner that waits on the other side sends at once, and a message sent earlier carries no credentials
+     */
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0 ||
+        connect(fd, (struct sockaddr *)&address, sizeof address) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+        return error_sys(reterr, errno, "reach the agent's control socket");
+    sb->control_fd = take_fd(fd);
+    return 0;
+}
+
+int sandbox_record(int slot_dir_fd, const struct sandbox *sb, struct error *reterr)
+{
+    struct record r = {.generation = sb->generation,
+                       .disk = sb->spec.disk,
+                       .start_time = sb->start_time,
+                       .limits = sb->spec.limits,
+                       .pid = sb->pid,
+                       .loop_index = sb->loop_index};
+    memcpy(r.id, sb->id, sizeof r.id);
+    memcpy(r.image, sb->spec.image, sizeof r.image);
+    return record_write(slot_dir_fd, &r, reterr);
+}
+
+static int control_send(struct sandbox *sb, enum control_type type, int fd, struct error *reterr)
+{
+    struct control_message m = {CONTROL_VERSION, type};
+    ssize_t n = socket_send_fd(sb->control_fd, &m, sizeof m, fd);
+    return n < 0 ? error_sys(reterr, (int)-n, "speak to the agent") : 0;
+}
+
+/* Who may be placed: only a process of this very sandbox, whatever the message says. */
+static int place(struct sandbox *sb, pid_t pid, struct error *reterr)
+{
+    ino_t ours, theirs;
+    if (pid <= 0 || process_namespace(sb->pid, "pid", &ours) < 0 ||
+        process_namespace(pid, "pid", &theirs) < 0 || ours != theirs)
+        return error_set(reterr, EBADMSG, "a process that is not of this sandbox asked to be placed");
+    return cgroup_attach_work(sb->cgroup, pid, reterr);
+}
+
+int sandbox_control(struct sandbox *sb, struct error *reterr)
+{
+    struct control_message m;
+    union {
+        struct cmsghdr align;
+        char space[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(8 * sizeof(int))];
+    } control;
+    struct iovec iov = {&m, sizeof m};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(sb->control_fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0)
+        return error_sys(reterr, errno, "listen to the agent");
+    pid_t sender = -1;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET)
+            continue;
+        if (c->cmsg_type == SCM_CREDENTIALS) {
+            struct ucred cred;
+            memcpy(&cred, CMSG_DATA(c), sizeof cred);
+            sender = cred.pid;
+        } else if (c->cmsg_type == SCM_RIGHTS) { /* nobody asked for descriptors */
+            for (size_t i = 0; i + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); i += sizeof(int)) {
+                int fd;
+                memcpy(&fd, CMSG_DATA(c) + i, sizeof fd);
+                (void)close(fd);
+            }
+        }
+    }
+    if (n == 0)
+        return error_set(reterr, EPIPE, "the agent closed its control line");
+    if (n != (ssize_t)sizeof m || m.version != CONTROL_VERSION || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+        return error_set(reterr, EBADMSG, "the agent sent a message of the wrong shape");
+    switch (m.type) {
+    case CONTROL_PLACE: {
+        int r = place(sb, sender, reterr);
+        return r < 0 ? r : control_send(sb, CONTROL_PLACED, -1, reterr);
+    }
+    case CONTROL_BOOTED:
+        return 0;
+    default:
+        return error_set(reterr, EBADMSG, "the agent sent an unknown message");
+    }
+}
+
+int sandbox_claim(struct keeper_env *env, struct sandbox *sb, const char *id, int env_fd,
+                  struct error *reterr)
+{
+    auto_close int dir = -1;
+    int r = slot_dir_open(env->slots_fd, sb->spec.slot, &dir, reterr);
+    if (r < 0)
+        return r;
+    (void)snprintf(sb->id, sizeof sb->id, "%s", id);
+    r = sandbox_record(dir, sb, reterr);
+    return r < 0 ? r : control_send(sb, CONTROL_BOOT, env_fd, reterr);
+}
+
+int sandbox_connect(struct keeper_env *env, const struct sandbox *sb, int *ret_fd, struct error *reterr)
+{
+    char path[64];
+    auto_close int dir = -1;
+    int r = slot_dir_open(env->slots_fd, sb->spec.slot, &dir, reterr);
+    if (r < 0)
+        return r;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d/agent.sock", dir);
+    return socket_connect_unix(path, SOCK_STREAM, ret_fd, reterr);
+}
+
+void cgroup_end(struct cgroup *g)
+{
+    struct error e;
+    if (!g)
+        return;
+    for (int waited = 0;; waited++) {
+        if (!cgroup_empty(g))
+            (void)cgroup_kill(g,
+                              NULL); /* repeated: what forks while it is being killed is caught next time */
+        if (cgroup_empty(g) && cgroup_remove(g) == 0)
+            return;
+        if (waited >= END_TIMEOUT_MS) {
+            (void)error_set(&e, EBUSY, "control groups cannot be removed yet");
+            log_warn("%s; the next start sweeps them", e.msg);
+            cgroup_forget(g);
+            return;
+        }
+        pause_ms(1);
+    }
+}
+
+static bool wait_exit(int pidfd, int timeout_ms)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+    int64_t deadline = clock_mono_ms() + timeout_ms;
+    for (;;) {
+        int64_t left = deadline - clock_mono_ms();
+        int n = poll(&p, 1, left > 0 ? (int)left : 0);
+        if (n > 0)
+            return true;
+        if (n == 0 || errno != EINTR)
+            return false;
+    }
+}
+
+/* The file system is unmounted by the kernel some time after the last process: the image must not be used
+ * before. */
+static void wait_disk(struct keeper_env *env, unsigned loop_index)
+{
+    int64_t deadline = clock_mono_ms() + DISK_TIMEOUT_MS;
+    while (!disk_unused(env->disks, loop_index) && clock_mono_ms() < deadline)
+        pause_ms(1);
+}
+
+void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, bool keep_disk)
+{
+    (void)cgroup_freeze(sb->cgroup, false, NULL); /* a frozen process hears no signal */
+    if (polite_ms > 0 && syscall(SYS_pidfd_send_signal, sb->pidfd, SIGTERM, NULL, 0) == 0)
+        (void)wait_exit(sb->pidfd, polite_ms);
+    (void)syscall(SYS_pidfd_send_signal, sb->pidfd, SIGKILL, NULL,
+                  0); /* fine when it is gone: the rest follows PID 1 */
+    if (!wait_exit(sb->pidfd, END_TIMEOUT_MS))
+        log_warn("the first process of slot %u does not end", sb->spec.slot);
+    if (!sb->adopted)
+        (void)waitid(P_PIDFD, (id_t)sb->pidfd, &(siginfo_t){0}, WEXITED | WNOHANG);
+    close_fd(&sb->control_fd);
+    if (!keep_disk && sb->disk_fd >= 0)
+        disk_abandon(sb->disk_fd);
+    close_fd(&sb->disk_fd);
+    cgroup_end(sb->cgroup);
+    if (keep_disk)
+        wait_disk(env, sb->loop_index);
+    close_fd(&sb->pidfd);
+    slot_dir_remove(env->slots_fd, sb->spec.slot);
+    free(sb);
+}
+
+void sandbox_sweep(struct keeper_env *env, unsigned slot)
+{
+    struct cgroup *g;
+    if (env->network) {
+        network_disconnect(env->network, slot);
+        network_link_delete(env->network, slot);
+    }
+    if (cgroup_adopt(env->cgroups, slot, &g, NULL) == 0)
+        cgroup_end(g);
+    slot_dir_remove(env->slots_fd, slot);
+}
+
+int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, struct error *reterr)
+{
+    struct record rec;
+    uint64_t start;
+    auto_close int dir = -1;
+    int r = slot_dir_open(env->slots_fd, slot, &dir, reterr);
+    if (r == 0)
+        r = record_read(dir, &rec, reterr);
+    if (r < 0)
+        return r;
+    auto_close int pidfd = (int)syscall(SYS_pidfd_open, rec.pid, 0);
+    if (pidfd < 0 || process_start_time(rec.pid, &start) < 0 || start != rec.start_time)
+        return error_set(reterr, ENOENT, "the sandbox of slot %u has ended", slot);
+    struct sandbox *sb = calloc(1, sizeof *sb);
+    if (!sb)
+        return error_sys(reterr, ENOMEM, "adopt a sandbox");
+    sb->control_fd = sb->disk_fd = -1;
+    r = cgroup_adopt(env->cgroups, slot, &sb->cgroup, reterr);
+    if (r < 0) {
+        free(sb);
+        return r;
+    }
+    sb->spec = (struct sandbox_spec){.slot = slot, .disk = rec.disk, .limits = rec.limits};
+    memcpy(sb->spec.image, rec.image, sizeof sb->spec.image);
+    memcpy(sb->id, rec.id, sizeof sb->id);
+    sb->generation = rec.generation;
+    sb->pid = rec.pid;
+    sb->start_time = rec.start_time;
+    sb->loop_index = rec.loop_index;
+    sb->adopted = true;
+    sb->spec.network = env->network && network_has_link(env->network, slot);
+    sb->pidfd = take_fd(pidfd);
+    if (sandbox_control_connect(dir, sb, reterr) <
+        0) /* it can do without: only a new spawner would have to wait */
+        log_warn("slot %u: %s", slot, reterr ? reterr->msg : "no control line");
+    *ret = sb;
+    return 0;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_create.c: silica create: a sandbox with an image, limits, variables or labels of its own. */
+#include "cli/cli.h"
+#include "cli/connect.h"
+#include "cli/suggest.h"
+#include "cli/values.h"
+
+#include "base/id.h"
+#include "base/limits.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+    KEY_IMAGE = OPTION_KEY_FIRST,
+    KEY_SIZE,
+    KEY_MEMORY,
+    KEY_DISK,
+    KEY_CPUS,
+    KEY_TASKS,
+    KEY_LABEL,
+    KEY_SLEEP_AFTER,
+    KEY_KEEP_ALIVE,
+    KEY_JSON,
+};
+
+const struct option create_options[] = {
+    {KEY_IMAGE, "image", 'i', "NAME", NULL, "the files to start from"},
+    {KEY_SIZE, "size", 0, "NAME", NULL, "a named set of limits: lite, basic, standard-1 to standard-4"},
+    {KEY_MEMORY, "memory", 'm', "SIZE", NULL, "memory (512M, 2G)"},
+    {KEY_DISK, "disk", 0, "SIZE", NULL, "room for files (2G)"},
+    {KEY_CPUS, "cpus", 0, "N", NULL, "processor cores (0.5, 2)"},
+    {KEY_TASKS, "tasks", 0, "N", NULL, "processes and threads"},
+    {'e', "env", 'e', "NAME=VALUE", NULL, "a variable for every command in it; may be repeated"},
+    {KEY_LABEL, "label", 'l', "KEY=VALUE", NULL, "a label to find it by; may be repeated"},
+    {KEY_SLEEP_AFTER, "sleep-after", 0, "TIME", NULL, "falls asleep when unused for TIME (10m); files stay"},
+    {KEY_KEEP_ALIVE, "keep-alive", 0, NULL, NULL, "never falls asleep"},
+    {KEY_JSON, "json", 0, NULL, NULL, "print everything about it as JSON instead of its id"},
+    {0, NULL, 0, NULL, NULL, NULL},
+};
+
+struct create_settings {
+    struct connect_settings connect;
+    struct silica_sandbox_config config;
+    const char **env, **labels;
+    size_t env_count, label_count;
+    const char *id;
+    bool json;
+};
+
+static int check_size(const char *source, const char *name, struct error *reterr)
+{
+    if (instance_type_find(name))
+        return 0;
+    struct suggestion s = SUGGESTION_INIT(name);
+    for (const struct instance_type *t = instance_types; t->name; t++)
+        suggestion_offer(&s, t->name);
+    return error_set(
+        reterr, EINVAL, "%s: there is no size '%.60s'%s%s%s; sizes are lite, basic, standard-1 to standard-4",
+        source, name, s.best ? " (did you mean '" : "", s.best ? s.best : "", s.best ? "'?)" : "");
+}
+
+static int create_limit(struct create_settings *s, const char *source, int key, const char *value,
+                        struct error *reterr)
+{
+    struct silica_sandbox_config *k = &s->config;
+    int64_t n = 0;
+    int r;
+    switch (key) {
+    case KEY_MEMORY:
+        return value_bytes(source, value, &k->memory_bytes, reterr);
+    case KEY_DISK:
+        return value_bytes(source, value, &k->disk_bytes, reterr);
+    case KEY_CPUS:
+        return value_cpu_milli(source, value, &k->cpu_milli, reterr);
+    case KEY_TASKS:
+        r = value_integer(source, value, 1, UINT32_MAX, &n, reterr);
+        k->tasks = (uint32_t)n;
+        return r;
+    default:
+        k->instance_type = value;
+        return check_size(source, value, reterr);
+    }
+}
+
+static int create_option(struct create_settings *s, const char *source, int key, const char *value,
+                         struct error *reterr)
+{
+    int r = 0;
+    switch (key) {
+    case KEY_IMAGE:
+        s->config.image = value;
+        break;
+    case 'e':
+        s->env[s->env_count++] = value;
+        s->config.env = s->env;
+        return value_env(source, value, reterr);
+    case KEY_LABEL:
+        s->labels[s->label_count++] = value;
+        s->config.labels = s->labels;
+        return value_label(source, value, reterr);
+    case KEY_SLEEP_AFTER:
+        r = value_duration_ms(source, value, &s->config.sleep_after_ms, reterr);
+        if (r == 0 && s->config.sleep_after_ms == 0)
+            r = error_set(reterr, ERANGE, "%s: must be more than 0; --keep-alive means never", source);
+        return r;
+    case KEY_KEEP_ALIVE:
+        s->config.set_keep_alive = s->config.keep_alive = true;
+        break;
+    case KEY_JSON:
+        s->json = true;
+        break;
+    default:
+        return create_limit(s, source, key, value, reterr);
+    }
+    return 0;
+}
+
+static int create(const struct create_settings *s)
+{
+    /* 12 letters and digits: a name that is taken would take 2^62 tries */
+    char name[13];
+    random_name(name, sizeof name - 1);
+    const char *id = s->id ? s->id : name;
+
+    auto_client struct silica_client *c = NULL;
+    int r = connect_open("create", &s->connect, &c);
+    if (r != 0)
+        return r;
+    struct silica_sandbox sandbox;
+    struct silica_error e;
+    if (silica_sandbox_put(c, id, &s->config, &sandbox, &e) < 0)
+        return connect_failed("create", c, &e);
+    printf("%s\n", s->json ? sandbox.json : sandbox.id);
+    silica_sandbox_done(&sandbox);
+    return 0;
+}
+
+int cmd_create(int argc, char **argv)
+{
+    /* both lists end with NULL; there are fewer values than words */
+    auto_free const char **env = calloc((size_t)argc + 1, sizeof *env);
+    auto_free const char **labels = calloc((size_t)argc + 1, sizeof *labels);
+    if (!env || !labels)
+        return cli_error("create", "out of memory");
+    struct create_settings s = {.env = env, .labels = labels};
+
+    struct options o = OPTIONS_INIT(create_options, connect_options, argc, argv);
+    const char *value;
+    struct error e;
+    int key;
+    while ((key = options_next(&o, &value, &e)) > 0) {
+        if (key == OPTION_HELP)
+            return cli_help("create");
+        if (key == OPTION_OPERAND && s.id)
+            return cli_unexpected("create", value);
+        if (key == OPTION_OPERAND) {
+            s.id = value;
+            if (sandbox_id_check(value, &e) < 0)
+                return cli_usage_error("create", &e);
+        } else if (!connect_take(&s.connect, key, value) &&
+                   create_option(&s, options_source(&o), key, value, &e) < 0) {
+            return cli_usage_error("create", &e);
+        }
+    }
+    return key < 0 ? cli_usage_error("create", &e) : create(&s);
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_token.c: silica token create, ls and rm. */
+#include "cli/cli.h"
+#include "cli/connect.h"
+#include "cli/format.h"
+#include "cli/values.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+
+#include <string.h>
+
+enum { KEY_SANDBOX = OPTION_KEY_FIRST, KEY_NAME, KEY_EXPIRES, KEY_JSON, OPERANDS_MAX = 64 };
+
+const struct option token_options[] = {
+    {KEY_SANDBOX, "sandbox", 's', "ID", NULL, "create: the sandbox the token is for"},
+    {KEY_NAME, "name", 0, "TEXT", NULL, "create: what the token is called in the list"},
+    {KEY_EXPIRES, "expires", 0, "TIME", NULL,
+     "create: after so long it opens nothing any more (30m, 24h, 90d)"},
+    {KEY_JSON, "json", 0, NULL, NULL, "create, ls: print JSON"},
+    {0, NULL, 0, NULL, NULL, NULL},
+};
+
+struct token_settings {
+    struct connect_settings connect;
+    const char *operands[OPERANDS_MAX];
+    size_t count;
+    const char *sandbox, *name;
+    int64_t expires_ms;
+    bool json;
+};
+
+static const struct table_column columns[] = {
+    {"ID", false, 0},    {"SCOPE", false, 0},  {"SANDBOX", false, 10},
+    {"NAME", false, 10}, {"CREATED", true, 0}, {"EXPIRES", true, 0},
+};
+
+/* One request; *ret is the parsed answer, and points into *response. */
+static int call(struct silica_client *c, const struct silica_request *q, struct silica_response *response,
+                char **ret_json, struct json_doc **ret)
+{
+    struct silica_error e;
+    if (silica_request(c, q, response, &e) < 0)
+        return connect_failed("token", c, &e);
+    if (silica_response_error(response, &e) < 0) {
+        silica_response_done(response);
+        return connect_failed("token", c, &e);
+    }
+    *ret_json = strdup(response->body); /* parsing changes it in place */
+    if (!*ret_json || json_parse(response->body, response->body_bytes, 0, ret, NULL) < 0) {
+        free(*ret_json);
+        silica_response_done(response);
+        return cli_error("token", "the answer is not JSON: is this a Silica server?");
+    }
+    return 0;
+}
+
+static int create(const struct token_settings *s, struct silica_client *c)
+{
+    struct buf body = BUF_INIT(16 * 1024);
+    struct json_writer w;
+    struct silica_response response;
+    auto_free char *json = NULL;
+    auto_json struct json_doc *doc = NULL;
+    json_writer_init(&w, &body);
+    json_object_begin(&w);
+    json_member_string(&w, "scope", s->operands[1]);
+    if (s->sandbox)
+        json_member_string(&w, "sandbox", s->sandbox);
+    if (s->name)
+        json_member_string(&w, "name", s->name);
+    if (s->expires_ms) {
+        json_put_key(&w, "expiresIn");
+        json_put_number(&w, (double)s->expires_ms / 1000);
+    }
+    json_object_end(&w);
+    if (w.err < 0) {
+        buf_done(&body);
+        return cli_error("token", "the name is too long");
+    }
+    struct silica_request q = {
+        .method = "POST", .path = "/v1/token", .body = buf_data(&body), .body_bytes = buf_len(&body)};
+    int r = call(c, &q, &response, &json, &doc);
+    buf_done(&body);
+    if (r != 0)
+        return r;
+    const char *secret = json_string(json_get(json_root(doc), "token"), NULL);
+    if (s->json)
+        printf("%s\n", json);
+    else
+        printf("%s\n", secret ? secret : "");
+    if (!s->json && isatty(STDERR_FILENO))
+        (void)fprintf(stderr, "This is shown once. The token's id is %s.\n",
+                      json_string(json_get(json_root(doc), "id"), NULL));
+    silica_response_done(&response);
+    return 0;
+}
+
+static void expiry_of(const struct json_value *v, char out[FORMAT_SIZE])
+{
+    const char *iso = json_string(json_get(v, "expiresAt"), NULL);
+    int64_t at;
+    (void)snprintf(out, FORMAT_SIZE, "never");
+    if (!iso || !parse_iso_time(iso, &at))
+        return;
+    if (at <= clock_wall_ms()) {
+        (void)snprintf(out, FORMAT_SIZE, "expired");
+    } else {
+        char words[FORMAT_SIZE];
+        format_age(at - clock_wall_ms(), words);
+        (void)snprintf(out, FORMAT_SIZE, "in %.*s", FORMAT_SIZE - 4, words);
+    }
+}
+
+static int list(const struct token_settings *s, struct silica_client *c)
+{
+    struct silica_request q = {.method = "GET", .path = "/v1/token"};
+    struct silica_response response;
+    auto_free char *json = NULL;
+    auto_json struct json_doc *doc = NULL;
+    int r = call(c, &q, &response, &json, &doc);
+    if (r != 0)
+        return r;
+    if (s->json) {
+        printf("%s\n", json);
+        silica_response_done(&response);
+        return 0;
+    }
+    struct table t = TABLE_INIT(columns);
+    json_for_each (v, json_get(json_root(doc), "tokens")) {
+        char created[FORMAT_SIZE] = "-", expires[FORMAT_SIZE];
+        int64_t at;
+        const char *iso = json_string(json_get(v, "createdAt"), NULL);
+        if (iso && parse_iso_time(iso, &at))
+            format_age(clock_wall_ms() - at, created);
+        expiry_of(v, expires);
+        const char *cells[] = {json_string(json_get(v, "id"), NULL),
+                               json_string(json_get(v, "scope"), NULL),
+                               json_string(json_get(v, "sandbox"), NULL),
+                               json_string(json_get(v, "name"), NULL),
+                               created,
+                               expires};
+        if (table_add(&t, cells) < 0) {
+            r = cli_error("token", "out of memory");
+            break;
+        }
+    }
+    if (r == 0)
+        table_print(&t, stdout, terminal_width(STDOUT_FILENO));
+    table_done(&t);
+    silica_response_done(&response);
+    return r;
+}
+
+/* The rest is tried even when one fails. */
+static int remove_tokens(const struct token_settings *s, struct silica_client *c)
+{
+    int result = 0;
+    for (size_t i = 1; i < s->count; i++) {
+        char path[128];
+        struct silica_response response;
+        auto_free char *json = NULL;
+        auto_json struct json_doc *doc = NULL;
+        const char *id = s->operands[i];
+        if (!*id || strlen(id) > 60 || strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") != strlen(id)) {
+            result = cli_error("token", "'%.60s' is not the id of a token; see 'silica token ls'", id);
+            continue;
+        }
+        (void)snprintf(path, sizeof path, "/v1/token/%s", id);
+        int r = call(c, &(struct silica_request){.method = "DELETE", .path = path}, &response, &json, &doc);
+        if (r == 0) {
+            printf("%s\n", id);
+            silica_response_done(&response);
+        } else {
+            result = r;
+        }
+    }
+    return result;
+}
+
+static int run(const struct token_settings *s)
+{
+    auto_client struct silica_client *c = NULL;
+    const char *what = s->count ? s->operands[0] : "";
+    bool creates = strcmp(what, "create") == 0, lists = strcmp(what, "ls") == 0,
+         removes = strcmp(what, "rm") == 0;
+    if (!creates && !lists && !removes)
+        return cli_missing("token", "create, ls or rm");
+    if (creates && s->count < 2)
+        return cli_missing("token", "the scope (admin, create-only, one-sandbox or read-only)");
+    if (removes && s->count < 2)
+        return cli_missing("token", "the id of a token");
+    if (!removes && s->count > (creates ? 2U : 1U))
+        return cli_unexpected("token", s->operands[creates ? 2 : 1]);
+    int r = connect_open("token", &s->connect, &c);
+    if (r != 0)
+        return r;
+    return creates ? create(s, c) : lists ? list(s, c) : remove_tokens(s, c);
+}
+
+int cmd_token(int argc, char **argv)
+{
+    struct token_settings s = {0};
+    struct options o = OPTIONS_INIT(token_options, connect_options, argc, argv);
+    const char *value;
+    struct error e;
+    int key;
+    while ((key = options_next(&o, &value, &e)) > 0) {
+        if (connect_take(&s.connect, key, value))
+            continue;
+        switch (key) {
+        case OPTION_HELP:
+            return cli_help("token");
+        case OPTION_OPERAND:
+            if (s.count == OPERANDS_MAX)
+                return cli_unexpected("token", value);
+            s.operands[s.count++] = value;
+            break;
+        case KEY_SANDBOX:
+            s.sandbox = value;
+            break;
+        case KEY_NAME:
+            s.name = value;
+            break;
+        case KEY_EXPIRES:
+            if (value_duration_ms(options_source(&o), value, &s.expires_ms, &e) < 0)
+                return cli_usage_error("token", &e);
+            break;
+        case KEY_JSON:
+            s.json = true;
+            break;
+        }
+    }
+    return key < 0 ? cli_usage_error("token", &e) : run(&s);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* values.h: the values people type behind options: durations, sizes, numbers, K=V pairs.
+ *
+ * All return 0, or -EINVAL or -ERANGE with a sentence that begins with `source` (options_source) and shows a
+ * valid value. */
+#pragma once
+
+#include "base/error.h"
+
+/* "500ms", "10s", "1m30s", "1.5h", "2d"; a bare number counts seconds. */
+int value_duration_ms(const char *source, const char *text, int64_t *ret, struct error *reterr);
+/* "512M", "2G", "1GiB", "64k", "1000000": powers of 1024, except with B alone behind the letter ("MB"): of
+ * 1000. */
+int value_bytes(const char *source, const char *text, uint64_t *ret, struct error *reterr);
+int value_integer(const char *source, const char *text, int64_t min, int64_t max, int64_t *ret,
+                  struct error *reterr);
+/* "1.5" cores as 1500. */
+int value_cpu_milli(const char *source, const char *text, uint32_t *ret, struct error *reterr);
+/* "NAME=VALUE" with a name that a shell accepts. */
+int value_env(const char *source, const char *text, struct error *reterr);
+/* "KEY=VALUE" with any non-empty key. */
+int value_label(const char *source, const char *text, struct error *reterr);

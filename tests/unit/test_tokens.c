@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_tokens.c: tokens and who holds them; the table of those who guess. */
+#include "gateway/throttle.h"
+#include "gateway/tokens.h"
+#include "base/clock.h"
+#include "test.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+struct fixture {
+    struct loop *loop;
+    struct tokens *tokens;
+};
+
+static struct fixture set_up(void)
+{
+    struct fixture f = {0};
+    struct error e;
+    if (loop_new(&f.loop, &e) < 0 || tokens_new(&f.tokens, &e) < 0)
+        test_fail(__FILE__, __LINE__, "no tokens");
+    tokens_start(f.tokens, f.loop);
+    return f;
+}
+
+static void tear_down(struct fixture *f)
+{
+    tokens_free(f->tokens);
+    loop_free(f->loop);
+}
+
+static struct token *add(struct fixture *f, const char *id, const char *secret, const char *scope,
+                         int64_t expires_ms)
+{
+    struct token_row row = {.expires_ms = expires_ms};
+    struct token *t = NULL;
+    (void)snprintf(row.id, sizeof row.id, "%s", id);
+    (void)snprintf(row.scope, sizeof row.scope, "%s", scope);
+    CHECK_INT(tokens_hash(f->tokens, secret, row.hash), 0);
+    CHECK_INT(tokens_add(f->tokens, &row, &t), 0);
+    return t;
+}
+
+static int told;
+
+static void count_revoked(struct token_hold *h)
+{
+    (void)h;
+    told++;
+}
+
+TEST(tokens_are_found_by_their_secret)
+{
+    struct fixture f = set_up();
+    struct token *a = add(&f, "a", "secret-a", "admin", 0), *b = add(&f, "b", "secret-b", "read-only", 0);
+    CHECK(tokens_find(f.tokens, "secret-a") == a && tokens_find(f.tokens, "secret-b") == b);
+    CHECK(!tokens_find(f.tokens, "secret-c") && !tokens_find(f.tokens, ""));
+    CHECK(tokens_by_id(f.tokens, "b") == b && !tokens_by_id(f.tokens, ""));
+    CHECK(b->scope == AUTH_SCOPE_READ);
+    struct token_row odd = {.scope = "emperor"};
+    CHECK_INT(tokens_add(f.tokens, &odd, NULL), -EINVAL);
+    tear_down(&f);
+}
+
+TEST(tokens_end_when_their_time_is_up)
+{
+    struct fixture f = set_up();
+    struct token *t = add(&f, "a", "s", "admin", clock_wall_ms() + 60000);
+    struct token_hold hold = {.revoked = count_revoked};
+    told = 0;
+    CHECK(tokens_find(f.tokens, "s") == t);
+    token_hold(f.tokens, t, &hold);
+    t->row.expires_ms = clock_wall_ms() - 1;
+    CHECK(!tokens_find(f.tokens, "s"));
+    int64_t deadline = clock_mono_ms() + 1000; /* what is promised */
+    while (!told && clock_mono_ms() < deadline)
+        (void)loop_step(f.loop, 50);
+    CHECK_INT(told, 1);
+    CHECK(!hold.prev);
+    tear_down(&f);
+}
+
+TEST(tokens_tell_their_holders)
+{
+    struct fixture f = set_up();
+    struct token *t = add(&f, "a", "s", "admin", 0), *other = add(&f, "b", "s2", "admin", 0);
+    struct token_hold holds[3] = {
+        {count_revoked, NULL, NULL}, {count_revoked, NULL, NULL}, {count_revoked, NULL, NULL}};
+    told = 0;
+    for (int i = 0; i < 3; i++)
+        token_hold(f.tokens, i == 2 ? other : t, &holds[i]);
+    token_release(&holds[0]);
+    token_release(&holds[0]);
+    tokens_revoke(f.tokens, t);
+    CHECK(!tokens_find(f.tokens, "s") && tokens_find(f.tokens, "s2") == other);
+    CHECK_INT(told, 0); /* from the loop, not from inside */
+    (void)loop_step(f.loop, 0);
+    CHECK_INT(told, 1);
+    token_release(&holds[2]);
+    tear_down(&f);
+}
+
+TEST(throttle_forgets_after_a_while)
+{
+    static struct throttle t;
+    throttle_init(&t);
+    for (int i = 0; i < THROTTLE_FAILURES - 1; i++)
+        throttle_failed(&t, "1.2.3.4:1", 1000);
+    CHECK_INT(throttle_wait(&t, "1.2.3.4:1", 1000), 0);
+    throttle_failed(&t, "1.2.3.4:9", 1000 + THROTTLE_WINDOW_MS); /* a new window */
+    CHECK_INT(throttle_wait(&t, "1.2.3.4:1", 1000 + THROTTLE_WINDOW_MS), 0);
+    for (int i = 0; i < THROTTLE_FAILURES; i++)
+        throttle_failed(&t, "[fe80::1]:1", 5000);
+    CHECK_INT(throttle_wait(&t, "[fe80::1]:2", 5000), THROTTLE_BLOCK_MS / 1000);
+    CHECK_INT(throttle_wait(&t, "[fe80::1]:2", 5000 + THROTTLE_BLOCK_MS), 0);
+    CHECK_INT(throttle_wait(&t, "[fe80::2]:2", 5000), 0);
+    for (int i = 0; i < 100; i++)
+        throttle_failed(&t, "unix", 5000);
+    CHECK_INT(throttle_wait(&t, "unix", 5000), 0);
+}
+
+TEST(throttle_keeps_the_newest)
+{
+    static struct throttle t;
+    char peer[64];
+    throttle_init(&t);
+    for (int i = 0; i < 100000; i++) { /* far more than there is room for */
+        (void)snprintf(peer, sizeof peer, "10.%d.%d.%d:80", i >> 16, i >> 8 & 255, i & 255);
+        throttle_failed(&t, peer, 1000 + i);
+    }
+    for (int i = 0; i < THROTTLE_FAILURES; i++)
+        throttle_failed(&t, "9.9.9.9:1", 200000);
+    CHECK(throttle_wait(&t, "9.9.9.9:1", 200000) > 0);
+}

@@ -46,10 +46,10 @@ struct context_process {
 
     pid_t pid;
     struct process_tag tag; /* of everything it forks */
-    struct source pidfd;   /* .fd -1: none */
-    struct child child;    /* when it is our child */
-    struct spawn spawn;    /* while it is being spawned */
-    struct timer patience; /* ended, but how is not known yet */
+    struct source pidfd;    /* .fd -1: none */
+    struct child child;     /* when it is our child */
+    struct spawn spawn;     /* while it is being spawned */
+    struct timer patience;  /* ended, but how is not known yet */
     struct deferred end;
     int code;          /* of exit; < 0: signal -code; PROCESS_CODE_UNKNOWN */
     char failure[200]; /* why it could not be started; "": it ran */

@@ -13,40 +13,27 @@
  *
  * A box that was never on disk (a first START that failed) is freed as if it had not been. */
 #include "base/log.h"
-#include "keeper/keeper_internal.h"
+#include "keeper/box_socket.h"
+#include "keeper/box_internal.h"
+#include "keeper/record.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
-enum box_state { BOX_STOPPED, BOX_RUNNING, BOX_BUSY };
 enum { POLITE_MS = 2000 };
-
-struct box {
-    struct box *next; /* in its bucket */
-    struct keeper *keeper;
-    struct ledger_row row;
-    enum box_state state;
-    bool frozen;
-    bool is_new;     /* not in the ledger yet */
-    bool committing; /* its row is being written */
-    bool network;    /* for its next start */
-    struct sandbox *sb;
-    struct source exit_source, control_source;
-    struct pending *first, **last;
-    size_t queued;
-    struct pending *current; /* the request behind the job under way */
-};
 
 struct build_job {
     struct job job;
     struct box *box;
     struct sandbox_spec spec;
+    char hostname[MACHINE_NAME_MAX + 1];
+    struct keeper_volume_mount volumes[KEEPER_VOLUMES_MAX];
     struct sandbox *sb;
     struct error error;
 };
-
-static void box_next(struct box *b);
 
 static struct box **bucket(struct keeper *k, const char *id)
 {
@@ -115,8 +102,13 @@ static enum keeper_state public_state(const struct box *b)
     return b->frozen ? KEEPER_STATE_FROZEN : KEEPER_STATE_RUNNING;
 }
 
-static void reply(struct keeper *k, const struct keeper_request *q, const struct box *b,
-                  const struct error *e, int fd)
+static uint32_t address_of(const struct keeper *k, const struct sandbox *sb)
+{
+    return sb->spec.network && k->env.network ? network_address(k->env.network, sb->spec.slot) : 0;
+}
+
+void box_reply(struct keeper *k, const struct keeper_request *q, const struct box *b, const struct error *e,
+               int fd)
 {
     struct keeper_reply r = {.type = KEEPER_REPLY, .seq = q->seq, .state = public_state(b)};
     (void)snprintf(r.id, sizeof r.id, "%s", q->id);
@@ -127,17 +119,18 @@ static void reply(struct keeper *k, const struct keeper_request *q, const struct
     if (b && b->sb) {
         r.generation = b->sb->generation;
         r.durable = !b->committing;
+        r.address = address_of(k, b->sb);
     }
     link_reply(k, &r, fd);
 }
 
-static void reply_current(struct box *b, const struct error *e, int fd)
+void box_reply_current(struct box *b, const struct error *e, int fd)
 {
     struct pending *p = b->current;
     if (!p)
         return;
     b->current = NULL;
-    reply(b->keeper, &p->request, b, e, fd);
+    box_reply(b->keeper, &p->request, b, e, fd);
     pending_free(p);
 }
 
@@ -145,6 +138,7 @@ static void reply_current(struct box *b, const struct error *e, int fd)
 
 static void unwatch(struct box *b)
 {
+    settle_cancel(&b->settle);
     loop_del(b->keeper->loop, &b->exit_source);
     loop_del(b->keeper->loop, &b->control_source);
 }
@@ -153,7 +147,7 @@ static void ended(void *arg)
 {
     struct box *b = arg;
     b->state = BOX_STOPPED;
-    reply_current(b, NULL, -1);
+    box_reply_current(b, NULL, -1);
     box_next(b);
 }
 
@@ -161,10 +155,27 @@ static void box_end(struct box *b, int polite_ms, uint64_t remove_disk, void (*d
 {
     struct sandbox *sb = b->sb;
     unwatch(b);
+    if (b->changing) {
+        b->state = BOX_BUSY;
+        b->end.wanted = true;
+        b->end.polite_ms = polite_ms;
+        b->end.remove_disk = remove_disk;
+        b->end.done = done;
+        return;
+    }
     b->sb = NULL;
     b->frozen = false;
     b->state = BOX_BUSY;
     keeper_end_sandbox(b->keeper, sb, polite_ms, remove_disk, done, b);
+}
+
+/* What had to wait for a change. */
+void box_end_if_wanted(struct box *b)
+{
+    if (!b->end.wanted)
+        return;
+    b->end.wanted = false;
+    box_end(b, b->end.polite_ms, b->end.remove_disk, b->end.done);
 }
 
 static void exit_ready(struct source *s, uint32_t events)
@@ -173,7 +184,8 @@ static void exit_ready(struct source *s, uint32_t events)
     struct keeper_reply event = {.type = KEEPER_EVENT_EXIT, .generation = b->sb->generation};
     (void)events;
     (void)snprintf(event.id, sizeof event.id, "%s", b->row.id);
-    log_info("sandbox %s ended by itself", b->row.id);
+    event.exit_code = b->exit_code = sandbox_exit_code(b->sb);
+    log_info("sandbox %s ended by itself with %u", b->row.id, b->exit_code);
     box_end(b, 0, 0, ended);
     event.state = KEEPER_STATE_STOPPED;
     link_reply(b->keeper, &event, -1);
@@ -227,7 +239,7 @@ static void committed(void *arg, const struct error *e)
 }
 
 /* The sandbox belongs to the id from here on. */
-static void started(struct box *b, struct sandbox *sb)
+void box_started(struct box *b, struct sandbox *sb)
 {
     struct keeper *k = b->keeper;
     struct error e = {0};
@@ -240,17 +252,18 @@ static void started(struct box *b, struct sandbox *sb)
         (void)error_sys(&e, -r, "watch the sandbox");
     if (r < 0) {
         log_error("start of sandbox %s: %s", b->row.id, e.msg);
-        reply_current(b, &e, -1);
+        box_reply_current(b, &e, -1);
         box_end(b, 0, 0, ended);
         return;
     }
     b->state = BOX_RUNNING;
+    settle_later(k, &b->settle, sb);
     if (b->is_new && !b->committing) {
         b->row.disk = sb->spec.disk;
         b->committing = true;
         ledger_put(k->ledger, &b->row, committed, b);
     }
-    reply_current(b, NULL, fd);
+    box_reply_current(b, NULL, fd);
 }
 
 static void build_run(struct job *j)
@@ -266,12 +279,12 @@ static void build_done(struct job *j)
     struct keeper *k = b->keeper;
     k->jobs--;
     if (job->sb) {
-        started(b, job->sb);
+        box_started(b, job->sb);
     } else {
         log_error("start of sandbox %s: %s", b->row.id, job->error.msg);
         keeper_slot_release(k, job->spec.slot);
         b->state = BOX_STOPPED;
-        reply_current(b, &job->error, -1);
+        box_reply_current(b, &job->error, -1);
     }
     free(job);
     box_next(b);
@@ -295,11 +308,25 @@ static int build_submit(struct box *b, struct error *reterr)
     job->spec.disk = b->is_new ? k->next_disk++ : b->row.disk;
     job->spec.limits = b->row.limits;
     job->spec.network = b->network;
+    job->spec.sidecar = b->sidecar;
+    job->spec.terms = b->terms;
     memcpy(job->spec.image, b->row.image, sizeof job->spec.image);
+    memcpy(job->hostname, b->current->request.hostname, sizeof job->hostname);
+    memcpy(job->volumes, b->current->request.volumes, sizeof job->volumes);
+    job->spec.hostname = job->hostname;
+    job->spec.volumes = job->volumes;
     b->state = BOX_BUSY;
     k->jobs++;
     workers_submit(k->builders, &job->job, true);
     return 0;
+}
+
+static int box_freeze(struct box *b, bool freeze, struct error *reterr)
+{
+    int r = b->saving ? 0 : cgroup_freeze(b->sb->cgroup, freeze, reterr);
+    if (r == 0)
+        b->frozen = freeze;
+    return r;
 }
 
 /* It runs already: one more connection. */
@@ -307,8 +334,8 @@ static void box_connect(struct box *b)
 {
     struct error e = {0};
     auto_close int fd = -1;
-    if (b->frozen && cgroup_freeze(b->sb->cgroup, false, &e) == 0)
-        b->frozen = false;
+    if (b->frozen)
+        (void)box_freeze(b, false, &e);
     int r = sandbox_connect(&b->keeper->env, b->sb, &fd, &e);
     if (r == -ECONNREFUSED) {
         /* its agent is dead, and the kernel has not come round to telling us: what is asked for is the next
@@ -324,7 +351,7 @@ static void box_connect(struct box *b)
     }
     if (r < 0)
         (void)error_set(&e, EIO, "its agent takes no connections");
-    reply_current(b, &e, fd);
+    box_reply_current(b, &e, fd);
 }
 
 static void box_start(struct box *b)
@@ -336,18 +363,25 @@ static void box_start(struct box *b)
         return;
     }
     uint32_t network = b->current->request.network;
-    b->network = k->env.network && network != KEEPER_NETWORK_NONE;
-    if (network == KEEPER_NETWORK_PUBLIC && !k->env.network)
+    b->sidecar = network == KEEPER_NETWORK_SIDECAR;
+    b->network = k->env.network && network != KEEPER_NETWORK_NONE && !b->sidecar;
+    b->terms = (struct network_terms){.listed = network == KEEPER_NETWORK_ALLOWLIST,
+                                      .policy = b->current->request.policy};
+    if ((network == KEEPER_NETWORK_PUBLIC || network == KEEPER_NETWORK_ALLOWLIST) && !k->env.network)
         (void)error_set(&e, ENONET, "this daemon gives sandboxes no network");
     if (e.code || keeper_admit(k, &e) < 0) {
-        reply_current(b, &e, -1);
+        box_reply_current(b, &e, -1);
         return;
     }
-    struct sandbox *sb = b->is_new ? pool_take(k, b->row.image, &b->row.limits, b->network) : NULL;
-    if (sb)
-        started(b, sb);
+    /* a prepared one has the usual name and nothing mounted */
+    bool plain = !b->sidecar && !b->current->request.hostname[0] && !b->current->request.volumes[0].name[0];
+    struct sandbox *sb = b->is_new && plain ? pool_take(k, b->row.image, &b->row.limits, b->network) : NULL;
+    if (sb && b->network && (b->terms.listed || !keeper_policy_empty(&b->terms.policy)))
+        box_adapt(b, sb);
+    else if (sb)
+        box_started(b, sb);
     else if (build_submit(b, &e) < 0)
-        reply_current(b, &e, -1);
+        box_reply_current(b, &e, -1);
 }
 
 /* ---- removal: first the promise (the row), then the processes, then the files */
@@ -358,7 +392,7 @@ static void removed(void *arg)
     b->row.disk = 0;
     b->is_new = true; /* what comes next in the queue finds an id without files */
     b->state = BOX_STOPPED;
-    reply_current(b, NULL, -1);
+    box_reply_current(b, NULL, -1);
     box_next(b);
 }
 
@@ -367,7 +401,9 @@ static void row_deleted(void *arg, const struct error *e)
     struct box *b = arg;
     if (e) {
         b->state = b->sb ? BOX_RUNNING : BOX_STOPPED;
-        reply_current(b, e, -1);
+        if (b->sb && loop_add(b->keeper->loop, &b->exit_source, b->sb->pidfd, EPOLLIN, exit_ready) < 0)
+            log_error("sandbox %s is not watched any more", b->row.id);
+        box_reply_current(b, e, -1);
         box_next(b);
     } else {
         box_end(b, 0, b->row.disk, removed);
@@ -377,17 +413,65 @@ static void row_deleted(void *arg, const struct error *e)
 static void box_destroy(struct box *b)
 {
     b->state = BOX_BUSY;
-    if (b->is_new) /* without a row, but maybe running: its record could not be written */
+    if (b->is_new) { /* without a row, but maybe running: its record could not be written */
         box_end(b, 0, b->sb ? b->sb->spec.disk : 0, removed);
-    else
+    } else {
+        loop_del(b->keeper->loop,
+                 &b->exit_source); /* its own end must not become a second job beside this one */
         ledger_delete(b->keeper->ledger, b->row.id, row_deleted, b);
+    }
+}
+
+/* ---- an image made of it */
+
+static void saved(void *arg)
+{
+    struct box *b = arg;
+    if (!b->saving) { /* it sleeps */
+        b->state = BOX_STOPPED;
+        box_next(b);
+        return;
+    }
+    struct error e;
+    b->saving = b->changing = false;
+    if (!b->frozen && cgroup_freeze(b->sb->cgroup, false, &e) < 0)
+        log_error("sandbox %s does not go on after it was saved: %s", b->row.id, e.msg);
+    box_end_if_wanted(b);
+    box_next(b);
+}
+
+/* A sandbox that runs stands still while its disk is read; one that sleeps cannot be woken meanwhile. */
+static void box_save(struct box *b)
+{
+    struct keeper *k = b->keeper;
+    struct pending *p = take_ptr(b->current);
+    struct error e = {0};
+    bool runs = b->sb != NULL, sleeps = false;
+    if (b->is_new)
+        (void)error_set(&e, ENOENT, "there is no such sandbox");
+    else if (b->changing)
+        (void)error_set(&e, EAGAIN, "the sandbox is being changed or saved");
+    else if (runs && !b->frozen)
+        (void)cgroup_freeze(b->sb->cgroup, true, &e);
+    if (e.code)
+        keeper_image_save_refuse(k, &p->request, &e);
+    else if (keeper_image_start(k, &p->request, &p->fd, b->row.image, b->row.disk, runs, saved, b) == 0)
+        *(runs ? &b->saving : &sleeps) = true;
+    if (sleeps)
+        b->state = BOX_BUSY;
+    else if (b->saving)
+        b->changing = true;
+    else if (runs && !b->changing && !b->frozen)
+        (void)cgroup_freeze(b->sb->cgroup, false, NULL); /* refused, or it did not come to a stop */
+    pending_free(p);
 }
 
 /* Serves the queue until something keeps the box busy; frees a box that is nothing any more: the last call on
  * it. */
-static void box_next(struct box *b)
+void box_next(struct box *b)
 {
-    while (b->state != BOX_BUSY && !b->committing && b->first) {
+    while (b->state != BOX_BUSY && !b->committing && b->first &&
+           !(b->saving && b->first->request.type == KEEPER_IMAGE_SAVE)) {
         struct pending *p = b->first;
         b->first = p->next;
         if (!b->first)
@@ -405,7 +489,7 @@ static void box_next(struct box *b)
         case KEEPER_STOP:
         case KEEPER_KILL:
             if (!b->sb) {
-                reply_current(b, NULL, -1);
+                box_reply_current(b, NULL, -1);
                 break;
             }
             box_end(b, p->request.type == KEEPER_KILL ? 0 : POLITE_MS, 0, ended);
@@ -413,8 +497,11 @@ static void box_next(struct box *b)
         case KEEPER_DESTROY:
             box_destroy(b);
             break;
+        case KEEPER_IMAGE_SAVE:
+            box_save(b);
+            break;
         default:
-            reply_current(b, NULL, -1);
+            box_reply_current(b, NULL, -1);
         }
     }
     if (b->state == BOX_STOPPED && b->is_new && !b->committing && !b->first && !b->sb)
@@ -423,11 +510,11 @@ static void box_next(struct box *b)
 
 /* ---- requests */
 
-static void refuse(struct keeper *k, const struct keeper_request *q, int code, const char *why)
+void box_refuse(struct keeper *k, const struct keeper_request *q, int code, const char *why)
 {
     struct error e;
     (void)error_set(&e, code, "%s", why);
-    reply(k, q, NULL, &e, -1);
+    box_reply(k, q, NULL, &e, -1);
 }
 
 static void request_stats(struct keeper *k, const struct keeper_request *q, struct box *b, uint32_t type)
@@ -439,8 +526,13 @@ static void request_stats(struct keeper *k, const struct keeper_request *q, stru
         (void)disk_used_bytes(k->env.disks, b->row.disk,
                               &r.usage.disk_bytes); /* zero when it cannot be told */
         r.durable = !b->committing && !b->is_new;
+        r.exit_code = b->exit_code;
         if (b->sb) {
             r.generation = b->sb->generation;
+            r.address = address_of(k, b->sb);
+            if (r.address) /* zero when it cannot be told */
+                (void)network_usage(k->env.network, b->sb->spec.slot, &r.usage.network_rx_bytes,
+                                    &r.usage.network_tx_bytes);
             if (cgroup_usage_read(b->sb->cgroup, &u) == 0) {
                 r.usage.memory_bytes = u.memory_bytes;
                 r.usage.memory_peak_bytes = u.memory_peak_bytes;
@@ -458,7 +550,7 @@ static void request_list(struct keeper *k, const struct keeper_request *q)
     for (size_t i = 0; i < BOX_BUCKETS; i++)
         for (struct box *b = k->boxes[i]; b; b = b->next)
             request_stats(k, q, b, KEEPER_ITEM);
-    reply(k, q, NULL, NULL, -1);
+    box_reply(k, q, NULL, NULL, -1);
 }
 
 static void request_now(struct keeper *k, const struct keeper_request *q, struct box *b)
@@ -466,20 +558,26 @@ static void request_now(struct keeper *k, const struct keeper_request *q, struct
     struct error e = {0};
     auto_close int fd = -1;
     if (!b || b->state != BOX_RUNNING) {
-        refuse(k, q, ENOENT, "the sandbox is not running");
+        box_refuse(k, q, ENOENT, "the sandbox is not running");
         return;
     }
     switch (q->type) {
     case KEEPER_CONNECT:
         (void)sandbox_connect(&k->env, b->sb, &fd, &e);
         break;
-    default: {
-        bool freeze = q->type == KEEPER_FREEZE;
-        if (cgroup_freeze(b->sb->cgroup, freeze, &e) == 0)
-            b->frozen = freeze;
+    default:
+        (void)box_freeze(b, q->type == KEEPER_FREEZE, &e);
     }
-    }
-    reply(k, q, b, &e, fd);
+    box_reply(k, q, b, &e, fd);
+}
+
+static void request_socket(struct keeper *k, const struct keeper_request *q, struct box *b)
+{
+    struct error e = {0};
+    auto_close int fd = -1;
+    const struct sandbox *sb = b && b->state == BOX_RUNNING ? b->sb : NULL;
+    (void)box_socket_make(q, sb, k->env.network, k->config->resolvers, k->config->resolver_count, &fd, &e);
+    box_reply(k, q, b, &e, fd);
 }
 
 static void request_queue(struct keeper *k, const struct keeper_request *q, struct box *b, int *fd)
@@ -487,26 +585,30 @@ static void request_queue(struct keeper *k, const struct keeper_request *q, stru
     if (!b) {
         struct ledger_row row = {.limits = q->limits};
         struct error e;
+        if (q->type == KEEPER_IMAGE_SAVE) {
+            box_refuse(k, q, ENOENT, "there is no such sandbox");
+            return;
+        }
         if (q->type != KEEPER_START) { /* nothing to end */
-            reply(k, q, NULL, NULL, -1);
+            box_reply(k, q, NULL, NULL, -1);
             return;
         }
         if (limits_check(&q->limits, &e) < 0) {
-            reply(k, q, NULL, &e, -1);
+            box_reply(k, q, NULL, &e, -1);
             return;
         }
         memcpy(row.id, q->id, sizeof row.id);
         memcpy(row.image, q->image, sizeof row.image);
         b = box_new(k, &row);
         if (!b) {
-            refuse(k, q, ENOMEM, "out of memory");
+            box_refuse(k, q, ENOMEM, "out of memory");
             return;
         }
         b->is_new = true;
     }
     struct pending *p = b->queued < BOX_QUEUE_MAX ? malloc(sizeof *p) : NULL;
     if (!p) {
-        refuse(k, q, EAGAIN, "too many requests wait for this sandbox");
+        box_refuse(k, q, EAGAIN, "too many requests wait for this sandbox");
         return;
     }
     *p = (struct pending){.request = *q, .fd = take_fd(*fd)};
@@ -522,7 +624,7 @@ void box_request(struct keeper *k, const struct keeper_request *q, int fd)
     auto_close int env = fd;
     struct box *b = q->type == KEEPER_LIST ? NULL : box_find(k, q->id);
     if (k->stopping) {
-        refuse(k, q, EAGAIN, "the daemon is shutting down");
+        box_refuse(k, q, EAGAIN, "the daemon is shutting down");
         return;
     }
     switch (q->type) {
@@ -537,6 +639,21 @@ void box_request(struct keeper *k, const struct keeper_request *q, int fd)
     case KEEPER_THAW:
         request_now(k, q, b);
         break;
+    case KEEPER_SOCKET:
+        request_socket(k, q, b);
+        break;
+    case KEEPER_NETWORK:
+    case KEEPER_CUT:
+        box_request_network(k, q, b);
+        break;
+    case KEEPER_ALLOW:
+        box_request_allow(k, q, b);
+        break;
+    case KEEPER_VOLUME_CREATE:
+    case KEEPER_VOLUME_REMOVE:
+    case KEEPER_VOLUME_LIST:
+        volume_request(k, q);
+        break;
     default:
         request_queue(k, q, b, &env);
     }
@@ -546,7 +663,12 @@ void box_request(struct keeper *k, const struct keeper_request *q, int fd)
 
 int box_restore(struct keeper *k, const struct ledger_row *row)
 {
-    return box_new(k, row) ? 0 : -ENOMEM;
+    struct box *b = box_new(k, row);
+    if (!b)
+        return -ENOMEM;
+    /* unless it is adopted, nobody knows how it ended: with the machine, most likely */
+    b->exit_code = 128 + SIGKILL;
+    return 0;
 }
 
 bool box_adopt(struct keeper *k, struct sandbox *sb)
@@ -563,6 +685,15 @@ bool box_adopt(struct keeper *k, struct sandbox *sb)
     }
     b->state = BOX_RUNNING;
     return true;
+}
+
+bool box_uses_image(struct keeper *k, const char *image)
+{
+    for (size_t i = 0; i < BOX_BUCKETS; i++)
+        for (struct box *b = k->boxes[i]; b; b = b->next)
+            if (strcmp(b->row.image, image) == 0)
+                return true;
+    return false;
 }
 
 bool box_knows_disk(struct keeper *k, uint64_t disk)

@@ -26,7 +26,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <grp.h>
 
 #define BIT(cap) (UINT64_C(1) << (cap))
 
@@ -63,18 +62,34 @@ static int close_foreign(const struct child_plan *p)
     return close_range(from, ~0U, 0) < 0 ? -errno : 0;
 }
 
-static int wait_for_root(const struct child_plan *p, int *ret_root)
+/* What the keeper made for us after the clone. */
+struct received {
+    int root;
+    int volumes[KEEPER_VOLUMES_MAX];
+};
+
+static int wait_for_mount(const struct child_plan *p, int *ret_fd)
 {
     char go;
-    ssize_t n = socket_recv_fd(p->sync_fd, &go, sizeof go, ret_root);
+    ssize_t n = socket_recv_fd(p->sync_fd, &go, sizeof go, ret_fd);
     if (n == 0)
         return -EPIPE; /* the keeper gave up or is gone */
-    return n < 0 ? (int)n : *ret_root < 0 ? -EBADMSG : 0;
+    return n < 0 ? (int)n : *ret_fd < 0 ? -EBADMSG : 0;
+}
+
+static int wait_for_root(const struct child_plan *p, struct received *m)
+{
+    int r = 0;
+    for (size_t i = 0; i < p->volume_count && r == 0; i++)
+        r = wait_for_mount(p, &m->volumes[i]);
+    return r < 0 ? r : wait_for_mount(p, &m->root);
 }
 
 static int become_root_inside(void)
 {
-    if (setgroups(0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
+    /* never the C library's: it would tell the threads of the keeper, which are not here to answer */
+    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
+        syscall(SYS_setresuid, 0, 0, 0) < 0)
         return -errno;
     return 0;
 }
@@ -146,6 +161,7 @@ enum step {
     STEP_NETWORK,
     STEP_MASKS,
     STEP_SEAL,
+    STEP_VOLUMES,
     STEP_PIVOT,
     STEP_LOOPBACK,
     STEP_HOSTNAME,
@@ -168,6 +184,7 @@ static const char *const step_name[] = {
     [STEP_NETWORK] = "configure its network link",
     [STEP_MASKS] = "mask kernel files",
     [STEP_SEAL] = "write the namespaces' limits and make kernel files read-only",
+    [STEP_VOLUMES] = "mount its volumes",
     [STEP_PIVOT] = "change the root directory",
     [STEP_LOOPBACK] = "bring up the loopback interface",
     [STEP_HOSTNAME] = "set the host name",
@@ -186,28 +203,35 @@ const char *child_step_name(int step)
     return step >= 0 && step < STEP_COUNT ? step_name[step] : "start";
 }
 
-static int run_step(const struct child_plan *p, enum step step, int *root)
+bool child_step_is_volumes(int step)
+{
+    return step == STEP_VOLUMES;
+}
+
+static int run_step(const struct child_plan *p, enum step step, struct received *m)
 {
     switch (step) {
     case STEP_CLOSE:
         return close_foreign(p);
     case STEP_ROOT:
-        return wait_for_root(p, root);
+        return wait_for_root(p, m);
     case STEP_CGROUP_NAMESPACE: /* after the move into the groups: earlier, /proc/self/cgroup would show host
                                    names */
         return unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
     case STEP_IDS:
         return become_root_inside();
     case STEP_MOUNTS:
-        return child_mounts_make(p, *root);
+        return child_mounts_make(p, m->root);
     case STEP_NETWORK: /* while /proc/sys can be written */
-        return child_network_make(p, *root);
+        return child_network_make(p, m->root);
     case STEP_MASKS:
-        return child_mounts_mask(*root);
+        return child_mounts_mask(m->root);
     case STEP_SEAL:
-        return child_mounts_seal(*root);
+        return child_mounts_seal(m->root);
+    case STEP_VOLUMES:
+        return child_mounts_volumes(p, m->root, m->volumes);
     case STEP_PIVOT:
-        return child_mounts_pivot(*root);
+        return child_mounts_pivot(m->root);
     case STEP_LOOPBACK:
         return loopback_up();
     case STEP_HOSTNAME:
@@ -236,9 +260,9 @@ static int run_step(const struct child_plan *p, enum step step, int *root)
 
 _Noreturn void child_run(const struct child_plan *p)
 {
-    int root = -1;
+    struct received mounts = {.root = -1};
     for (int step = 0; step < STEP_COUNT; step++) {
-        int r = run_step(p, (enum step)step, &root);
+        int r = run_step(p, (enum step)step, &mounts);
         if (r < 0) {
             struct child_report report = {step, -r};
             int fd = step > STEP_DESCRIPTORS ? FD_SYNC : p->sync_fd;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "keeper/host.h"
+#include "keeper/proto.h"
 
 /* Everything the child needs, prepared before the clone: from then on it makes system calls only. */
 struct child_plan {
@@ -10,9 +11,12 @@ struct child_plan {
     int device_mounts[HOST_DEVICE_COUNT]; /* detached copies of the host's nodes */
     int agent_fd, http_fd, control_fd;
     const char *hostname;
+    const struct keeper_volume_mount *volumes; /* whose mounts come in on sync_fd before the root */
+    size_t volume_count;
     const char *resolv_conf;   /* NULL: there is no network but the loopback interface */
-    uint32_t address, gateway; /* of eth0; network order */
-    uint64_t tmp_bytes;        /* size of /tmp and of /run each */
+    uint32_t address, gateway; /* of eth0; network order. 0: it has none yet */
+    bool sidecar;              /* there is no eth0: connections out go to KEEPER_PORT_CATCHER */
+    uint64_t tmp_bytes;        /* size of /tmp and of /run each; 0: directories of the root */
     const char *cgroup_v1[4];  /* controllers to show in /sys/fs/cgroup; NULL ends the list */
     bool cgroup_v2;            /* or the unified hierarchy */
     const struct seccomp_program *filter;
@@ -26,6 +30,7 @@ struct child_report {
 };
 
 const char *child_step_name(int step);
+bool child_step_is_volumes(int step); /* its failure is about a path that a caller chose */
 
 /* Never returns: ends in the agent, or reports the failing step on sync_fd and exits. */
 _Noreturn void child_run(const struct child_plan *plan);

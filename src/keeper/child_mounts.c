@@ -160,19 +160,31 @@ static int make_sys_fs(const struct child_plan *p, int root)
     return set_attr(fs, MOUNT_ATTR_RDONLY);
 }
 
-int child_mounts_make(const struct child_plan *p, int root)
+static int make_tmp(const struct child_plan *p, int root)
 {
     char tmp[64], run[64];
+    if (p->tmp_bytes == 0) {
+        bool made = mkdirat(root, "tmp", 01777) == 0;
+        if (made && fchmodat(root, "tmp", 01777, 0) < 0) /* whatever the mask is */
+            return -errno;
+        auto_close int target = target_dir(root, "run");
+        return target < 0 ? target : 0;
+    }
+    (void)snprintf(tmp, sizeof tmp, "size=%llu,nr_inodes=65536,mode=1777", (unsigned long long)p->tmp_bytes);
+    (void)snprintf(run, sizeof run, "size=%llu,nr_inodes=16384,mode=0755", (unsigned long long)p->tmp_bytes);
+    int r = mount_fs(root, "tmp", "tmpfs", tmp, NSD);
+    return r < 0 ? r : mount_fs(root, "run", "tmpfs", run, NSD);
+}
+
+int child_mounts_make(const struct child_plan *p, int root)
+{
     /* on top of the old root, the one place of the host's tree a mapped id can always reach */
     if (move_mount(root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return -errno;
     int r;
-    (void)snprintf(tmp, sizeof tmp, "size=%llu,nr_inodes=65536,mode=1777", (unsigned long long)p->tmp_bytes);
-    (void)snprintf(run, sizeof run, "size=%llu,nr_inodes=16384,mode=0755", (unsigned long long)p->tmp_bytes);
     if ((r = mount_fs(root, "proc", "proc", "hidepid=invisible", ALL)) < 0 ||
         (r = mount_fs(root, "sys", "sysfs", "", ALL | MOUNT_ATTR_RDONLY)) < 0 ||
-        (r = make_dev(p, root)) < 0 || (r = mount_fs(root, "tmp", "tmpfs", tmp, NSD)) < 0 ||
-        (r = mount_fs(root, "run", "tmpfs", run, NSD)) < 0 || (r = make_sys_fs(p, root)) < 0)
+        (r = make_dev(p, root)) < 0 || (r = make_tmp(p, root)) < 0 || (r = make_sys_fs(p, root)) < 0)
         return r;
     return 0;
 }
@@ -316,6 +328,39 @@ int child_mounts_seal(int root)
         r = target < 0 ? target : attach(copy, target);
     }
     return r;
+}
+
+/* Opens the directory at an absolute path, making what is missing of it, without following a link. */
+static int target_path(int root, const char *path)
+{
+    int fd = fcntl(root, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    while (fd >= 0 && *path) {
+        char part[VOLUME_PATH_MAX + 1];
+        size_t n = strcspn(++path, "/");
+        auto_close int parent = fd;
+        memcpy(part, path, n);
+        part[n] = '\0';
+        path += n;
+        fd = open_beneath(parent, part, O_PATH | O_DIRECTORY);
+        if (fd == -ENOENT && mkdirat(parent, part, 0755) < 0)
+            return -errno;
+        if (fd == -ENOENT)
+            fd = open_beneath(parent, part, O_PATH | O_DIRECTORY);
+    }
+    return fd;
+}
+
+int child_mounts_volumes(const struct child_plan *p, int root, const int *mounts)
+{
+    for (size_t i = 0; i < p->volume_count; i++) {
+        auto_close int target = target_path(root, p->volumes[i].path);
+        int r = target < 0 ? target : attach(mounts[i], target);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 int child_mounts_pivot(int root)

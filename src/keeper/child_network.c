@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* child_network.c: see child_network.h. Done by the first process itself, with the rights it has over its own
- * network namespace before it drops them: the keeper never enters a sandbox's namespace. */
+ * network namespace before it drops them: the keeper configures nothing in a sandbox's namespace. */
 #include "keeper/child_network.h"
 #include "keeper/mount_util.h"
 #include "keeper/netlink.h"
+#include "keeper/nft_redirect.h"
+#include "keeper/proto.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,10 +40,33 @@ static void write_resolv_conf(int root, const char *text)
         (void)!write(fd, text, strlen(text));
 }
 
+/* There is no link: every address is the machine's own, and whatever is connected to is the catcher. The
+ * workload cannot change this: it has no CAP_NET_ADMIN over the namespace, and no way to get it. */
+static int connect_sidecar(void)
+{
+    unsigned index = if_nametoindex("lo");
+    if (!index)
+        return -errno;
+    int r = nl_link_up(index);
+    if (r < 0 || (r = nl_local_route_add(index)) < 0)
+        return r;
+    return nft_redirect_add(KEEPER_PORT_CATCHER);
+}
+
 int child_network_make(const struct child_plan *p, int root)
 {
     if (!p->resolv_conf)
         return 0;
+    if (p->sidecar) {
+        int r = connect_sidecar();
+        if (r == 0)
+            write_resolv_conf(root, p->resolv_conf);
+        return r;
+    }
+    if (!p->address) {
+        write_resolv_conf(root, p->resolv_conf);
+        return 0;
+    }
     unsigned index = if_nametoindex("eth0");
     if (!index)
         return -errno;

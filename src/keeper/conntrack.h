@@ -3,6 +3,8 @@
 #pragma once
 
 #include "base/error.h"
+#include "net/nlattr.h"
 
-/* Forgets the connections of a source address, so that its next owner starts with none; network order. */
-int conntrack_forget(uint32_t address);
+/* Ends the connections of a source address (network order) except those that keep wants; keep NULL: all, so
+ * that the address's next owner starts with none. */
+int conntrack_end(uint32_t address, bool (*keep)(const struct nl_tuple *f, void *arg), void *arg);

@@ -10,6 +10,7 @@
  * Images are named by number in a directory only the keeper can enter. The raw bytes are never in a tenant's
  * reach, because ext4 is not hardened against crafted images. */
 #include "keeper/disk.h"
+#include "base/clock.h"
 #include "keeper/mount_util.h"
 
 #include <dirent.h>
@@ -26,8 +27,16 @@
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <time.h>
 
-enum { TEMPLATES_MAX = 32, EXTENTS_MAX = 256, ATTACH_TRIES = 64, LOOP_MAJOR = 7, NAME_SIZE = 40 };
+enum {
+    TEMPLATES_MAX = 32,
+    EXTENTS_MAX = 256,
+    ATTACH_TRIES = 64,
+    LOOP_MAJOR = 7,
+    NAME_SIZE = 40,
+    UNMOUNT_TIMEOUT_MS = 2000
+};
 static const size_t template_data_max = 8 << 20;
 
 struct extent {
@@ -273,17 +282,23 @@ fail:
     return error_sys(reterr, errno ? errno : EIO, "write a disk image");
 }
 
-int disk_create(struct disk_store *s, uint64_t number, uint64_t bytes, uint64_t inodes, struct error *reterr)
+int disk_file_create(struct disk_store *s, const char *name, uint64_t bytes, uint64_t inodes,
+                     struct error *reterr)
 {
-    char name[NAME_SIZE];
     const struct disk_template *t;
-    image_name(name, number);
     (void)pthread_mutex_lock(&s->lock);
     int r = template_find(s, bytes & ~UINT64_C(4095), inodes, &t, reterr);
     if (r == 0)
         r = image_write(s->dir_fd, name, t, reterr);
     (void)pthread_mutex_unlock(&s->lock);
     return r;
+}
+
+int disk_create(struct disk_store *s, uint64_t number, uint64_t bytes, uint64_t inodes, struct error *reterr)
+{
+    char name[NAME_SIZE];
+    image_name(name, number);
+    return disk_file_create(s, name, bytes, inodes, reterr);
 }
 
 int disk_remove(struct disk_store *s, uint64_t number, struct error *reterr)
@@ -342,15 +357,12 @@ static int loop_open(struct disk_store *s, unsigned index, int flags)
     return fd < 0 ? -errno : fd;
 }
 
-int disk_attach(struct disk_store *s, uint64_t number, struct disk_device *ret, struct error *reterr)
+/* Somebody else may take the free device first: then the next one. */
+static int attach_free(struct disk_store *s, int image, const char *label, bool young,
+                       struct disk_device *ret, struct error *reterr)
 {
-    char name[NAME_SIZE];
-    image_name(name, number);
-    auto_close int image = openat(s->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (image < 0)
-        return error_sys(reterr, errno, "open a disk image");
     int last = EBUSY;
-    for (int i = 0; i < ATTACH_TRIES; i++) { /* somebody else may take the free device first */
+    for (int i = 0; i < ATTACH_TRIES; i++) {
         int index = ioctl(s->control_fd, LOOP_CTL_GET_FREE);
         if (index < 0)
             return error_sys(reterr, errno, "find a free loop device");
@@ -362,10 +374,9 @@ int disk_attach(struct disk_store *s, uint64_t number, struct disk_device *ret, 
         struct loop_config config = {
             .fd = (uint32_t)image,
             .block_size = 4096,
-            .info = {.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO},
+            .info = {.lo_flags = LO_FLAGS_AUTOCLEAR | (young ? 0 : LO_FLAGS_DIRECT_IO)},
         };
-        (void)snprintf((char *)config.info.lo_file_name, sizeof config.info.lo_file_name, "silica-%" PRIu64,
-                       number);
+        (void)snprintf((char *)config.info.lo_file_name, sizeof config.info.lo_file_name, "silica-%s", label);
         if (ioctl(fd, LOOP_CONFIGURE, &config) < 0) {
             last = errno;
             if (last == EINVAL) { /* a backing file system without direct I/O, such as tmpfs */
@@ -387,34 +398,142 @@ int disk_attach(struct disk_store *s, uint64_t number, struct disk_device *ret, 
     return error_sys(reterr, last, "attach a disk image to a loop device");
 }
 
-int disk_mount(struct disk_store *s, const struct disk_device *d, int userns_fd, int *ret_mount_fd,
+int disk_attach(struct disk_store *s, uint64_t number, bool young, struct disk_device *ret,
+                struct error *reterr)
+{
+    char name[NAME_SIZE], label[24];
+    image_name(name, number);
+    (void)snprintf(label, sizeof label, "%" PRIu64, number);
+    auto_close int image = openat(s->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (image < 0)
+        return error_sys(reterr, errno, "open a disk image");
+    return attach_free(s, image, label, young, ret, reterr);
+}
+
+/* The loop device that has this very file, held open so that it stays; -ENOENT when there is none. */
+static int loop_find(struct disk_store *s, const struct stat *file, struct disk_device *ret)
+{
+    int r = -ENOENT;
+    DIR *d = opendir("/sys/block");
+    if (!d)
+        return -errno;
+    for (struct dirent *e; r == -ENOENT && (e = readdir(d));) {
+        unsigned index;
+        int end = 0;
+        struct loop_info64 info;
+        if (sscanf(e->d_name, "loop%u%n", &index, &end) != 1 || e->d_name[end] != '\0')
+            continue;
+        /* read-only: most are not ours, and a device that was open for writing is looked at by others when
+         * closed */
+        auto_close int fd = loop_open(s, index, O_RDONLY);
+        if (fd < 0 || ioctl(fd, LOOP_GET_STATUS64, &info) < 0) /* free, or just being let go */
+            continue;
+        if (info.lo_inode != file->st_ino || info.lo_device != file->st_dev)
+            continue;
+        *ret = (struct disk_device){.fd = take_fd(fd), .index = index, .dev = makedev(LOOP_MAJOR, index)};
+        r = 0;
+    }
+    (void)closedir(d);
+    return r;
+}
+
+bool disk_file_busy(struct disk_store *s, int image_fd)
+{
+    struct disk_device device = {.fd = -1};
+    struct stat st;
+    bool busy = fstat(image_fd, &st) < 0 || loop_find(s, &st, &device) != -ENOENT;
+    close_fd(&device.fd);
+    return busy;
+}
+
+int disk_file_attach(struct disk_store *s, int image_fd, const char *label, struct disk_device *ret,
+                     struct error *reterr)
+{
+    struct stat st;
+    if (fstat(image_fd, &st) < 0)
+        return error_sys(reterr, errno, "look at a disk image");
+    int r = loop_find(s, &st, ret);
+    if (r == -ENOENT)
+        return attach_free(s, image_fd, label, false, ret, reterr);
+    return r < 0 ? error_sys(reterr, -r, "look for a loop device") : 0;
+}
+
+int disk_attach_again(struct disk_store *s, uint64_t number, struct disk_device *ret, struct error *reterr)
+{
+    char name[NAME_SIZE], label[32];
+    image_name(name, number);
+    (void)snprintf(label, sizeof label, "silica-%" PRIu64, number);
+    auto_close int image = openat(s->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (image < 0)
+        return error_sys(reterr, errno, "open a disk image");
+    return disk_file_attach(s, image, label, ret, reterr);
+}
+
+int disk_mount(const struct disk_device *d, int userns_fd, bool discard, bool young, int *ret_mount_fd,
                struct error *reterr)
 {
     char source[64];
-    (void)s;
     auto_close int fs = fsopen("ext4", FSOPEN_CLOEXEC);
     if (fs < 0)
         return error_sys(reterr, errno, "open the file system ext4");
     (void)snprintf(source, sizeof source, "/proc/self/fd/%d", d->fd);
     if (fsconfig(fs, FSCONFIG_SET_STRING, "source", source, 0) < 0 ||
         fsconfig(fs, FSCONFIG_SET_STRING, "errors", "remount-ro", 0) < 0 ||
+        (young && fsconfig(fs, FSCONFIG_SET_FLAG, "nobarrier", NULL, 0) < 0) ||
+        (discard && fsconfig(fs, FSCONFIG_SET_FLAG, "discard", NULL, 0) < 0) ||
         fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return error_sys(reterr, errno, "mount a disk image");
     auto_close int mnt =
         fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
     if (mnt < 0)
         return error_sys(reterr, errno, "mount a disk image");
-    int r = mount_idmap(mnt, userns_fd, 0, reterr);
+    int r = userns_fd >= 0 ? mount_idmap(mnt, userns_fd, 0, reterr) : 0;
     if (r < 0)
         return r;
     *ret_mount_fd = take_fd(mnt);
     return 0;
 }
 
+int disk_settle(struct disk_store *s, uint64_t number, unsigned index, int root_fd, struct error *reterr)
+{
+    char name[NAME_SIZE];
+    image_name(name, number);
+    auto_close int image = openat(s->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    auto_close int loop = loop_open(s, index, O_RDWR);
+    if (loop < 0)
+        return error_sys(reterr, -loop, "open a loop device");
+    /* what has been written so far goes to the disk first; EINVAL: a backing file system without direct I/O
+     */
+    if (ioctl(loop, LOOP_SET_DIRECT_IO, 1UL) < 0 && errno != EINVAL)
+        return error_sys(reterr, errno, "switch a loop device to direct I/O");
+    if (image >= 0)
+        (void)posix_fadvise(image, 0, 0, POSIX_FADV_DONTNEED); /* nobody reads it that way any more */
+    auto_close int fs = fspick(root_fd, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
+    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "barrier", "1", 0) < 0 ||
+        fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0) < 0)
+        return error_sys(reterr, errno, "turn on the barriers of a disk");
+    return 0;
+}
+
+int disk_flush(struct disk_store *s, uint64_t number, struct error *reterr)
+{
+    char name[NAME_SIZE];
+    image_name(name, number);
+    auto_close int image = openat(s->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (image < 0 || fsync(image) < 0)
+        return error_sys(reterr, errno, "write a disk image");
+    return 0;
+}
+
+/* The kernel announces a shutdown on the console, which on a serial line takes 2 ms of processor time: it
+ * pays only when there is much that the unmount would write. */
 void disk_abandon(int fd)
 {
-    enum { GOING_NO_LOG_FLUSH = 2 };
+    enum { GOING_NO_LOG_FLUSH = 2, LITTLE_BYTES = 16 << 20 };
     unsigned flags = GOING_NO_LOG_FLUSH;
+    struct statvfs v;
+    if (fstatvfs(fd, &v) == 0 && (v.f_blocks - v.f_bfree) * v.f_frsize < LITTLE_BYTES)
+        return;
     (void)ioctl(fd, _IOR('X', 125, unsigned),
                 &flags); /* EXT4_IOC_SHUTDOWN; refused, the unmount only takes longer */
 }
@@ -424,4 +543,12 @@ bool disk_unused(struct disk_store *s, unsigned index)
     /* a mounted device is held exclusively */
     auto_close int fd = loop_open(s, index, O_RDONLY | O_EXCL);
     return fd >= 0;
+}
+
+void disk_wait_unused(struct disk_store *s, unsigned index)
+{
+    int64_t deadline = clock_mono_ms() + UNMOUNT_TIMEOUT_MS;
+    const struct timespec a_moment = {.tv_nsec = 1000000};
+    while (!disk_unused(s, index) && clock_mono_ms() < deadline)
+        (void)nanosleep(&a_moment, NULL);
 }

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* disk.h: the quota disks: one sparse ext4 image per sandbox on a loop device with direct I/O. */
+/* disk.h: the quota disks: one sparse ext4 image per sandbox on a loop device.
+ *
+ * A disk that has just been made is young: its writes stay in the host's page cache and order nothing, since
+ * most sandboxes are gone before that could matter to anybody. After its first seconds, and whenever it is
+ * kept beyond the end of its sandbox, it is settled: from then on with direct I/O and with barriers, as every
+ * disk that is attached again. */
 #pragma once
 
 #include "base/error.h"
@@ -28,12 +33,30 @@ int disk_store_scan(struct disk_store *s, void (*found)(uint64_t number, void *a
 /* Bytes an unprivileged writer may still use on the file system of the images. */
 int disk_store_free_bytes(struct disk_store *s, uint64_t *ret);
 
-int disk_attach(struct disk_store *s, uint64_t number, struct disk_device *ret, struct error *reterr);
-/* Detached, idmapped by the user namespace, nosuid,nodev. */
-int disk_mount(struct disk_store *s, const struct disk_device *d, int userns_fd, int *ret_mount_fd,
+int disk_attach(struct disk_store *s, uint64_t number, bool young, struct disk_device *ret,
+                struct error *reterr);
+/* The same for files with names of their own, which several sandboxes may have mounted: an image must never
+ * be on two devices, so the one it is on already is taken, whoever attached it. */
+int disk_file_create(struct disk_store *s, const char *name, uint64_t bytes, uint64_t inodes,
+                     struct error *reterr);
+int disk_file_attach(struct disk_store *s, int image_fd, const char *label, struct disk_device *ret,
+                     struct error *reterr);
+bool disk_file_busy(struct disk_store *s, int image_fd); /* it is on a device */
+/* For reading beside a sandbox that may have it mounted: on the device it is on already, or on a new one. */
+int disk_attach_again(struct disk_store *s, uint64_t number, struct disk_device *ret, struct error *reterr);
+/* Detached, idmapped by the user namespace (-1: not), nosuid,nodev. discard: what is deleted inside is given
+ * back to the host at once, which costs time. */
+int disk_mount(const struct disk_device *d, int userns_fd, bool discard, bool young, int *ret_mount_fd,
                struct error *reterr);
+/* Ends the youth of a mounted disk; root_fd: its root directory. Slow: for a worker. */
+int disk_settle(struct disk_store *s, uint64_t number, unsigned index, int root_fd, struct error *reterr);
+/* The same for one that is not mounted any more. */
+int disk_flush(struct disk_store *s, uint64_t number, struct error *reterr);
 /* The file system below fd forgets whatever is not on disk yet: for a disk that is about to be removed, so
  * that its unmount does not write it first. */
 void disk_abandon(int fd);
 /* True when nothing mounts the device any more. */
 bool disk_unused(struct disk_store *s, unsigned index);
+/* The kernel unmounts some time after the last user is gone: an image must not be used before. Waits some
+ * seconds at most. */
+void disk_wait_unused(struct disk_store *s, unsigned index);

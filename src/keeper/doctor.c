@@ -3,7 +3,10 @@
  * often than system calls do. Whatever a try changes, it changes in a child process that ends with it. */
 #include "keeper/doctor.h"
 #include "base/clock.h"
+#include "keeper/bandwidth.h"
 #include "keeper/network.h"
+#include "keeper/network_inside.h"
+#include "keeper/nft_redirect.h"
 #include "keeper/sandbox.h"
 
 #include <errno.h>
@@ -265,6 +268,30 @@ static void check_cgroups(struct doctor *d)
     cgroup_host_free(h);
 }
 
+/* What some sandboxes' networks need and others do not. */
+static void check_network_extras(struct doctor *d)
+{
+    static const struct {
+        const char *layer, *good, *modules, *without;
+        int (*attempt)(void *arg);
+    } rows[] = {
+        {"allow-lists", "names can be answered inside sandboxes", "nft_chain_nat nft_redir",
+         "sandboxes with an allow-list do not start", network_try_resolver},
+        {"network log", "connections and refused packets are told",
+         "nf_conntrack_netlink nfnetlink_log nft_log", "`silica net log` lacks them", network_try_log},
+        {"bandwidth limit", "links can be shaped", "sch_tbf",
+         "sandboxes with a limit of bandwidth do not start", bandwidth_try},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        int err = in_child(rows[i].attempt, NULL);
+        if (err)
+            tell(d, rows[i].layer, DOCTOR_WARN, "not available (%s): try `modprobe -a %s`; until then %s",
+                 strerror(err), rows[i].modules, rows[i].without);
+        else
+            tell(d, rows[i].layer, DOCTOR_OK, "%s", rows[i].good);
+    }
+}
+
 /* All of it is wanted, none of it needed: without a network, sandboxes run in mode `none`. */
 static void check_network(struct doctor *d)
 {
@@ -286,6 +313,15 @@ static void check_network(struct doctor *d)
     else
         tell(d, "packet filter", DOCTOR_OK,
              "nf_tables with masquerading, connection tracking, counts and rates");
+    check_network_extras(d);
+    err = in_child(nft_redirect_try, NULL);
+    if (err)
+        tell(d, "sidecars", DOCTOR_WARN,
+             "connections cannot be redirected (%s): try `modprobe -a nft_chain_nat nft_redir`; until then "
+             "containers with a sidecar do not start",
+             strerror(err));
+    else
+        tell(d, "sidecars", DOCTOR_OK, "connections of containers can be redirected");
     int r = network_uplink(uplink);
     if (r == 1)
         tell(d, "forwarding", DOCTOR_OK, "on for %s", uplink);
@@ -298,7 +334,7 @@ static void check_network(struct doctor *d)
              without);
     else
         tell(d, "forwarding", DOCTOR_WARN, "no way to the internet (%s): set a default route", strerror(-r));
-    if (network_host_resolvers(resolvers))
+    if (network_host_resolvers(false, resolvers))
         tell(d, "name servers", DOCTOR_OK, "this host's can be given to sandboxes");
     else
         tell(d, "name servers", DOCTOR_WARN,

@@ -8,8 +8,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "keeper/doctor.h"
+#include "keeper/image_store.h"
 #include "keeper/keeper_internal.h"
 #include "keeper/record.h"
+#include "net/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 enum { BUILDERS = 4, ENDERS = 4, HOST_CHECK_MS = 200 };
@@ -96,6 +99,7 @@ struct end_job {
     struct sandbox *sb;
     unsigned slot;
     bool has_slot, network;
+    struct network_terms terms;
     int polite_ms;
     uint64_t remove_disk;
     void (*done)(void *arg);
@@ -117,7 +121,7 @@ static void end_run(struct job *j)
 static void disconnect_run(struct job *j)
 {
     struct end_job *job = container_of(j, struct end_job, job);
-    network_disconnect(job->keeper->env.network, job->slot);
+    network_disconnect(job->keeper->env.network, job->slot, &job->terms);
 }
 
 static void disconnect_done(struct job *j)
@@ -159,6 +163,7 @@ void keeper_end_sandbox(struct keeper *k, struct sandbox *sb, int polite_ms, uin
                             .slot = sb ? sb->spec.slot : 0,
                             .has_slot = sb != NULL,
                             .network = sb && sb->spec.network && k->env.network,
+                            .terms = sb ? sb->spec.terms : (struct network_terms){0},
                             .polite_ms = polite_ms,
                             .remove_disk = remove_disk,
                             .done = done,
@@ -202,6 +207,15 @@ static int take_lock(const char *data_dir, struct error *reterr)
     return take_fd(fd);
 }
 
+/* The container engine's socket (docs/docker.md): whoever can open it rules all containers. */
+static int listen_docker(struct keeper *k, struct error *reterr)
+{
+    char path[512];
+    if ((size_t)snprintf(path, sizeof path, "%s/docker.sock", k->config->run_dir) >= sizeof path)
+        return error_set(reterr, ENAMETOOLONG, "%s is too long", k->config->run_dir);
+    return socket_listen_unix(path, SOCK_STREAM, &k->docker_fd, reterr);
+}
+
 static void row_found(const struct ledger_row *row, void *arg)
 {
     struct keeper *k = arg;
@@ -228,7 +242,7 @@ static void slot_found(unsigned slot, void *arg)
         return;
     }
     if (sb->spec.network)
-        network_disconnect(k->env.network, slot);
+        network_disconnect(k->env.network, slot, &sb->spec.terms);
     sandbox_stop(&k->env, sb, 0, true); /* prepared but nobody's, or destroyed in the ledger */
     k->slot_used[slot] = 0;
 }
@@ -278,13 +292,15 @@ static int builder_start(void *arg, struct error *reterr)
 }
 
 /* What this daemon's settings say about the network, in the network's words. */
-static struct network_config network_settings(const struct keeper_config *c)
+static struct network_config network_settings(const struct keeper *k)
 {
+    const struct keeper_config *c = k->config;
     struct network_config n = {.instance = c->instance,
                                .run_dir = c->run_dir,
                                .pool = c->network_pool,
                                .pool_prefix = c->network_pool_prefix,
                                .slots = c->slots,
+                               .slots_fd = k->env.slots_fd,
                                .resolver_count = c->resolver_count};
     memcpy(n.resolvers, c->resolvers, sizeof n.resolvers);
     return n;
@@ -305,7 +321,7 @@ static int network_give_up(struct keeper *k, struct error *e, struct error *rete
 
 static int network_prepare(struct keeper *k, struct error *reterr)
 {
-    struct network_config n = network_settings(k->config);
+    struct network_config n = network_settings(k);
     struct error e = {0};
     if (k->config->network == KEEPER_MODE_NONE)
         return 0;
@@ -315,7 +331,7 @@ static int network_prepare(struct keeper *k, struct error *reterr)
 /* After the adoption: what is in no adopted sandbox goes. */
 static int network_take_up(struct keeper *k, struct error *reterr)
 {
-    struct network_config n = network_settings(k->config);
+    struct network_config n = network_settings(k);
     struct error e = {0};
     int r = 0;
     if (k->env.network && network_begin(k->env.network, k->slot_used, &e) < 0)
@@ -337,11 +353,14 @@ static int prepare(struct keeper *k, struct error *reterr)
     /* the private mount namespace first: directories opened earlier would belong to the host's */
     if ((r = host_prepare(&k->env.host, c->run_dir, c->agent_path, reterr)) < 0 ||
         (r = open_dir(c->images_dir, ".", 0755, &k->env.images_fd, reterr)) < 0 ||
+        (r = image_store_open(c->data_dir, k->env.images_fd, &k->env.images, reterr)) < 0 ||
         (r = open_dir(c->data_dir, "disks", 0700, &k->disks_fd, reterr)) < 0 ||
+        (r = open_dir(c->data_dir, "volumes", 0700, &k->volumes_fd, reterr)) < 0 ||
         (r = open_dir(c->run_dir, "slots", 0700, &k->env.slots_fd, reterr)) < 0 ||
         (r = cgroup_host_open(prefix, &k->env.cgroups, reterr)) < 0 ||
         (r = doctor_controllers(k->env.cgroups, reterr)) < 0 ||
         (r = disk_store_open(k->disks_fd, k->env.host.scratch_fd, &k->env.disks, reterr)) < 0 ||
+        (r = volume_store_open(k->volumes_fd, k->env.host.scratch_fd, &k->env.volumes, reterr)) < 0 ||
         (r = ledger_open(k->loop, path, &k->ledger, reterr)) < 0 ||
         (r = ledger_matches_disks(k, reterr)) < 0 || (r = ledger_load(k->ledger, row_found, k, reterr)) < 0 ||
         (r = network_prepare(k, reterr)) < 0)
@@ -352,7 +371,11 @@ static int prepare(struct keeper *k, struct error *reterr)
     if ((r = network_take_up(k, reterr)) < 0)
         return r;
     r = workers_new(k->loop, BUILDERS, builder_start, &k->env.host, &k->builders, reterr);
-    return r < 0 ? r : workers_new(k->loop, ENDERS, NULL, NULL, &k->enders, reterr);
+    if (r == 0)
+        r = workers_new(k->loop, ENDERS, NULL, NULL, &k->enders, reterr);
+    if (r == 0)
+        r = workers_new(k->loop, 1, NULL, NULL, &k->settlers, reterr);
+    return r < 0 ? r : keeper_images_start(k, builder_start, reterr);
 }
 
 static void on_signal(int sig, void *arg)
@@ -364,6 +387,7 @@ static void on_signal(int sig, void *arg)
     k->stopping = true;
     link_stop(k);
     pool_stop(k);
+    keeper_images_stop(k);
     if (sig == SIGINT)
         box_stop_all(k);
     if (k->jobs == 0)
@@ -393,16 +417,18 @@ int keeper_main(const struct keeper_config *config)
     k->config = config;
     k->next_disk = 1;
     k->outbox_last = &k->outbox;
-    k->tls_fd = -1;
+    k->tls_fd = k->docker_fd = -1;
     k->gateway_fd = k->gateway_pidfd = k->gateway.fd = k->gateway_exit.fd = -1;
-    k->disks_fd = k->env.images_fd = k->env.slots_fd = k->env.host.scratch_fd = -1;
+    k->disks_fd = k->volumes_fd = k->env.images_fd = k->env.slots_fd = k->env.host.scratch_fd = -1;
     k->slot_used = calloc(config->slots, 1);
     if (k->slot_used && (r = lock = take_lock(config->data_dir, &e)) >= 0 &&
-        (r = loop_new(&k->loop, &e)) == 0 && (r = loop_signal(k->loop, SIGTERM, on_signal, k, &e)) == 0 &&
+        (r = listen_docker(k, &e)) == 0 && (r = loop_new(&k->loop, &e)) == 0 &&
+        (r = loop_signal(k->loop, SIGTERM, on_signal, k, &e)) == 0 &&
         (r = loop_signal(k->loop, SIGINT, on_signal, k, &e)) == 0 &&
         (!config->tls_listeners || (r = loop_signal(k->loop, SIGHUP, on_reload, k, &e)) == 0) &&
         (r = loop_signal(k->loop, SIGCHLD, on_child, k, &e)) == 0 && (r = prepare(k, &e)) == 0 &&
         (r = link_start(k, &e)) == 0) {
+        keeper_images_clean(k);
         pool_refill(k);
         r = loop_run(k->loop);
     }
@@ -412,20 +438,26 @@ int keeper_main(const struct keeper_config *config)
         link_stop(k);
     workers_free(k->builders);
     workers_free(k->enders);
+    workers_free(k->settlers);
+    workers_free(k->imagers);
     ledger_free(k->ledger);
     if (k->loop)
         box_forget_all(k);
     network_close(k->env.network, k->slot_used);
     disk_store_free(k->env.disks);
+    volume_store_free(k->env.volumes);
     if (k->env.cgroups)
         (void)cgroup_host_remove(k->env.cgroups); /* refused while sandboxes go on */
     cgroup_host_free(k->env.cgroups);
     if (k->env.host.scratch_fd >= 0)
         host_done(&k->env.host);
     close_fd(&k->env.slots_fd);
+    image_store_free(k->env.images);
     close_fd(&k->env.images_fd);
     close_fd(&k->disks_fd);
+    close_fd(&k->volumes_fd);
     close_fd(&k->tls_fd);
+    close_fd(&k->docker_fd);
     loop_free(k->loop);
     free(k->slot_used);
     free(k);

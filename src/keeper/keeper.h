@@ -26,9 +26,11 @@ struct keeper_config {
     unsigned pool;          /* sandboxes kept ready */
     uint32_t uid_base;      /* first id of the pool of ranges, a multiple of 65536 */
     unsigned slots;         /* ranges in the pool */
+    uint64_t image_limit;   /* bytes of one image's files */
     uint64_t disk_margin;   /* refuse new sandboxes when the host has less free disk ... */
     uint64_t memory_margin; /* ... or memory than this */
     enum keeper_network_mode network;
+    const char *allow;     /* for the gateway: the list of sandboxes that do not say; NULL: they need none */
     uint32_t network_pool; /* addresses of the links, network order ... */
     unsigned network_pool_prefix;
     uint32_t resolvers[NETWORK_RESOLVERS_MAX]; /* ... and the name servers of sandboxes; none: the host's */
@@ -38,11 +40,14 @@ struct keeper_config {
     enum log_level log_level; /* for the gateway; the keeper's own is set */
     enum log_format log_format;
     unsigned char admin_hash[32];
+    const char *shared; /* for the gateway: what is the same in all sandboxes (cli/serve_sandbox.h) */
+    size_t shared_bytes;
     int64_t sleep_after_ms;
     int64_t freeze_after_ms;    /* for the gateway: see gateway.h */
     int64_t agent_silence_ms;   /* likewise */
     const char *preview_domain; /* likewise; at most 255 characters */
     int64_t preview_timeout_ms;
+    uint64_t preview_bandwidth;
     int listen_fds[KEEPER_LISTEN_MAX];
     size_t listen_count;
     uint32_t tls_listeners;                                         /* bit i: listen_fds[i] speaks TLS */

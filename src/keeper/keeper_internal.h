@@ -33,12 +33,17 @@ struct keeper {
     struct loop *loop;
     struct keeper_env env;
     struct workers *builders;
-    struct workers *enders; /* apart from the builders: an end somebody waits for must not queue behind the
-                               pool's refill */
+    struct workers *enders;   /* apart from the builders: an end somebody waits for must not queue behind the
+                                 pool's refill */
+    struct workers *settlers; /* one thread: nobody waits for it */
+    struct workers *imagers;  /* a thread for each image worker, and some for questions */
+    struct image_job *image_jobs; /* those with a worker */
+    size_t image_long, image_short;
     struct ledger *ledger;
-    int disks_fd;
+    int disks_fd, volumes_fd;
     struct box *boxes[BOX_BUCKETS];
     size_t box_count, jobs; /* jobs: builds and ends under way */
+    size_t volume_jobs;     /* of them: about volumes */
     uint64_t next_disk;
     unsigned char *slot_used;
     unsigned next_slot; /* where the search for a free one begins */
@@ -49,7 +54,9 @@ struct keeper {
     size_t outbox_len;
     struct source gateway_exit; /* its pidfd */
     int gateway_pidfd;
+    unsigned gateway_life; /* which one it is: an answer is for the one that asked */
     struct timer gateway_restart;
+    int docker_fd;      /* listening, for the gateway: <run>/docker.sock, root's alone */
     int tls_fd;         /* a memfd, see tls_files.h; -1: no TLS */
     int64_t meminfo_ms; /* when the host's state was read last */
     bool host_full;
@@ -68,8 +75,33 @@ void box_request(struct keeper *k, const struct keeper_request *q, int fd); /* t
 int box_restore(struct keeper *k, const struct ledger_row *row); /* at start: a row of the ledger */
 bool box_adopt(struct keeper *k, struct sandbox *sb);            /* at start: false when no row names it */
 bool box_knows_disk(struct keeper *k, uint64_t disk);
+bool box_uses_image(struct keeper *k, const char *image);
 void box_stop_all(struct keeper *k);
 void box_forget_all(struct keeper *k);
+
+/* disks that live long (settle.c) */
+struct settle { /* embedded in a box */
+    struct timer timer;
+    struct keeper *keeper;
+    const struct sandbox *sb;
+};
+void settle_later(struct keeper *k, struct settle *s, const struct sandbox *sb); /* if its disk is young */
+void settle_cancel(struct settle *s); /* fine when there is nothing to cancel */
+
+/* images (keeper_image.c) */
+int keeper_images_start(struct keeper *k, int (*start)(void *arg, struct error *reterr),
+                        struct error *reterr);
+void keeper_images_clean(struct keeper *k); /* what an earlier keeper left half done */
+void keeper_images_stop(struct keeper *k);  /* ends the workers; their jobs end soon */
+void image_request(struct keeper *k, const struct keeper_request *q, int *fd); /* takes *fd if it needs it */
+/* IMPORT, EXPORT, SAVE. disk: what a sandbox has written, 0: none; shared: it is mounted. done(arg) after the
+ * answer; < 0: it was refused, and done is not called. */
+int keeper_image_start(struct keeper *k, const struct keeper_request *q, int *fd, const char *image,
+                       uint64_t disk, bool disk_shared, void (*done)(void *arg), void *arg);
+void keeper_image_save_refuse(struct keeper *k, const struct keeper_request *q, const struct error *e);
+
+/* volumes (keeper_volume.c) */
+void volume_request(struct keeper *k, const struct keeper_request *q);
 
 /* pool (pool.c) */
 void pool_refill(struct keeper *k);

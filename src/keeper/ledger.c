@@ -5,6 +5,7 @@
 #include "net/worker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,6 +80,10 @@ int ledger_open(struct loop *loop, const char *path, struct ledger **ret, struct
     struct stat st;
     int r = 0;
     l->fresh = stat(path, &st) < 0 || st.st_size == 0;
+    /* what SQLite makes is readable by everybody; its other files take the mode of this one */
+    auto_close int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file >= 0)
+        (void)fchmod(file, 0600);
     if (sqlite3_open_v2(path, &l->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                         NULL) ||
         sqlite3_exec(l->db, schema, NULL, NULL, NULL) ||

@@ -115,7 +115,12 @@ static void link_ready(struct source *s, uint32_t events)
                                 : "the gateway closed its line");
             return;
         }
-        box_request(k, &q, fd);
+        if (keeper_type_is_image(q.type) && !q.id[0]) {
+            image_request(k, &q, &fd);
+            close_fd(&fd);
+        } else {
+            box_request(k, &q, fd);
+        }
     }
 }
 
@@ -127,15 +132,21 @@ static int boot_memfd(struct keeper *k, struct error *reterr)
                                 .uid = c->gateway_uid,
                                 .auth_off = c->auth_off,
                                 .tls_listeners = c->tls_listeners,
+                                .docker = k->docker_fd >= 0,
+                                .shared = c->shared_bytes > 0,
                                 .log_level = c->log_level,
                                 .log_format = c->log_format,
                                 .limits = c->limits,
                                 .sleep_after_ms = c->sleep_after_ms,
+                                .has_network = k->env.network != NULL,
+                                .listed = c->allow != NULL,
                                 .freeze_after_ms = c->freeze_after_ms,
                                 .agent_silence_ms = c->agent_silence_ms,
-                                .preview_timeout_ms = c->preview_timeout_ms};
+                                .preview_timeout_ms = c->preview_timeout_ms,
+                                .preview_bandwidth = c->preview_bandwidth};
     memcpy(boot.admin_hash, c->admin_hash, sizeof boot.admin_hash);
     (void)snprintf(boot.image, sizeof boot.image, "%s", c->image);
+    (void)snprintf(boot.allow, sizeof boot.allow, "%s", c->allow ? c->allow : "");
     (void)snprintf(boot.preview_domain, sizeof boot.preview_domain, "%s", c->preview_domain);
     auto_close int fd = memfd_create("gateway", MFD_CLOEXEC);
     if (fd < 0 || pwrite(fd, &boot, sizeof boot, 0) != (ssize_t)sizeof boot)
@@ -235,6 +246,16 @@ int link_start(struct keeper *k, struct error *reterr)
             return tls;
         from[n++] = tls;
     }
+    if (k->docker_fd >= 0)
+        from[n++] = k->docker_fd;
+    auto_close int shared = -1;
+    if (k->config->shared_bytes) {
+        shared = memfd_create("shared", MFD_CLOEXEC);
+        if (shared < 0 ||
+            pwrite(shared, k->config->shared, k->config->shared_bytes, 0) != (ssize_t)k->config->shared_bytes)
+            return error_sys(reterr, errno, "hand over the settings of all sandboxes");
+        from[n++] = shared;
+    }
 
     pid_t pid = fork();
     if (pid < 0)
@@ -250,6 +271,7 @@ int link_start(struct keeper *k, struct error *reterr)
     if (r < 0)
         return error_sys(reterr, -r, "watch the gateway");
     k->gateway_fd = take_fd(ours);
+    k->gateway_life++;
     return 0;
 }
 

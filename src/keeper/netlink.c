@@ -203,20 +203,9 @@ int nl_dump(int fd, struct nl_buf *b, int (*found)(const struct nlmsghdr *h, voi
 const void *nl_find(const struct nlmsghdr *h, size_t skip, uint16_t type, size_t min, size_t *ret_len)
 {
     size_t at = NLMSG_HDRLEN + NLMSG_ALIGN(skip);
-    const char *p = (const char *)h;
-    while (at + NLA_HDRLEN <= h->nlmsg_len) {
-        struct nlattr a;
-        memcpy(&a, p + at, sizeof a);
-        if (a.nla_len < NLA_HDRLEN || a.nla_len > h->nlmsg_len - at)
-            return NULL;
-        if ((a.nla_type & NLA_TYPE_MASK) == type && (size_t)a.nla_len - NLA_HDRLEN >= min) {
-            if (ret_len)
-                *ret_len = (size_t)a.nla_len - NLA_HDRLEN;
-            return p + at + NLA_HDRLEN;
-        }
-        at += NLA_ALIGN(a.nla_len);
-    }
-    return NULL;
+    if (h->nlmsg_len < at)
+        return NULL;
+    return nl_attr((const char *)h + at, h->nlmsg_len - at, type, min, ret_len);
 }
 
 /* ---- links, addresses, routes */
@@ -304,6 +293,21 @@ int nl_default_route_add(unsigned index, uint32_t gateway)
     return route_talk(&b);
 }
 
+int nl_local_route_add(unsigned index)
+{
+    _Alignas(4) char data[REQUEST_MAX];
+    struct nl_buf b;
+    struct rtmsg head = {.rtm_family = AF_INET,
+                         .rtm_table = RT_TABLE_LOCAL,
+                         .rtm_protocol = RTPROT_STATIC,
+                         .rtm_scope = RT_SCOPE_HOST,
+                         .rtm_type = RTN_LOCAL};
+    nl_init(&b, data, sizeof data);
+    nl_begin(&b, RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &head, sizeof head);
+    nl_put_u32(&b, RTA_OIF, index);
+    return route_talk(&b);
+}
+
 struct link_seen {
     void (*found)(const char *name, void *arg);
     void *arg;
@@ -333,25 +337,55 @@ int nl_link_each(void (*found)(const char *name, void *arg), void *arg)
     return nl_dump(fd, &b, link_seen, &seen);
 }
 
+/* Asks one question that has one answer. */
+static int ask(struct nl_buf *b, void *answer, size_t cap)
+{
+    auto_close int fd = nl_open(NETLINK_ROUTE);
+    int r = fd < 0 ? fd : transmit(fd, b);
+    ssize_t n = r < 0 ? r : receive(fd, answer, cap);
+    const struct nlmsghdr *h = answer;
+    if (n < 0 || !NLMSG_OK(h, (size_t)n))
+        return n < 0 ? (int)n : -EBADMSG;
+    if (h->nlmsg_type == NLMSG_ERROR)
+        return (r = error_of(h)) < 0 ? r : -EBADMSG;
+    return 0;
+}
+
+int nl_link_bytes(const char *name, uint64_t *ret_rx, uint64_t *ret_tx)
+{
+    _Alignas(4) char data[REQUEST_MAX];
+    _Alignas(struct nlmsghdr) char answer[ANSWER_MAX];
+    struct nl_buf b;
+    struct ifinfomsg link = {.ifi_family = AF_UNSPEC};
+    struct rtnl_link_stats64 stats;
+    nl_init(&b, data, sizeof data);
+    nl_begin(&b, RTM_GETLINK, 0, &link, sizeof link);
+    nl_put_text(&b, IFLA_IFNAME, name);
+    int r = ask(&b, answer, sizeof answer);
+    size_t need = offsetof(struct rtnl_link_stats64, tx_bytes) + sizeof stats.tx_bytes;
+    const void *found =
+        r < 0 ? NULL : nl_find((const struct nlmsghdr *)answer, sizeof link, IFLA_STATS64, need, NULL);
+    if (!found)
+        return r < 0 ? r : -EBADMSG;
+    memcpy(&stats, found, need);
+    *ret_rx = stats.rx_bytes;
+    *ret_tx = stats.tx_bytes;
+    return 0;
+}
+
 int nl_route_interface(uint32_t address, unsigned *ret_index)
 {
     _Alignas(4) char data[REQUEST_MAX];
     _Alignas(struct nlmsghdr) char answer[ANSWER_MAX];
     struct nl_buf b;
     struct rtmsg head = {.rtm_family = AF_INET, .rtm_dst_len = 32};
-    auto_close int fd = nl_open(NETLINK_ROUTE);
-    if (fd < 0)
-        return fd;
     nl_init(&b, data, sizeof data);
     nl_begin(&b, RTM_GETROUTE, 0, &head, sizeof head);
     nl_put_u32(&b, RTA_DST, address);
-    int r = transmit(fd, &b);
-    ssize_t n = r < 0 ? r : receive(fd, answer, sizeof answer);
+    int r = ask(&b, answer, sizeof answer);
+    if (r < 0)
+        return r;
     const struct nlmsghdr *h = (const struct nlmsghdr *)answer;
-    if (n < 0 || !NLMSG_OK(h, (size_t)n))
-        return n < 0 ? (int)n : -EBADMSG;
-    if (h->nlmsg_type == NLMSG_ERROR)
-        return (r = error_of(h)) < 0 ? r : -EBADMSG;
     const void *index = nl_find(h, sizeof head, RTA_OIF, sizeof *ret_index, NULL);
     if (h->nlmsg_type != RTM_NEWROUTE || !index)
         return -ENETUNREACH;

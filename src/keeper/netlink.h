@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "net/nlattr.h"
 
 #include <linux/netlink.h>
 
@@ -45,8 +46,11 @@ struct nl_veth {
 int nl_veth_add(const struct nl_veth *v); /* -EEXIST: a link of that name is there */
 int nl_link_delete(const char *name);     /* -ENODEV: there is none */
 int nl_link_up(unsigned index);
+/* Bytes received and sent so far. */
+int nl_link_bytes(const char *name, uint64_t *ret_rx, uint64_t *ret_tx);
 int nl_address_add(unsigned index, uint32_t address, unsigned prefix);
 int nl_default_route_add(unsigned index, uint32_t gateway);
+int nl_local_route_add(unsigned index); /* every address is one of the machine's own */
 int nl_link_each(void (*found)(const char *name, void *arg), void *arg);
 /* The interface packets to an address leave through; a question, nothing is sent. -ENETUNREACH: none. */
 int nl_route_interface(uint32_t address, unsigned *ret_index);

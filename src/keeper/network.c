@@ -19,9 +19,7 @@
  */
 #include "keeper/network.h"
 #include "base/log.h"
-#include "keeper/conntrack.h"
-#include "keeper/netlink.h"
-#include "keeper/nft.h"
+#include "keeper/network_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -34,17 +32,11 @@
 
 _Static_assert((int)NETWORK_RESOLVERS_MAX == (int)NFT_RESOLVERS_MAX, "the filter knows every resolver");
 
+#define ACCOUNTING "/proc/sys/net/netfilter/nf_conntrack_acct"
+
 enum {
     SOMEWHERE = 0x01010101, /* a public address to ask the routing table about */
-    CONNECT_TRIES = 3,
-    TRIAL_SLOT = 99998, /* no sandbox has it */
-};
-
-struct network {
-    struct nft_table table;
-    unsigned slots;
-    char note[512];
-    char resolv_conf[32 * NETWORK_RESOLVERS_MAX + 128];
+    TRIAL_SLOT = 99998,     /* no sandbox has it */
 };
 
 /* ---- settings */
@@ -89,14 +81,15 @@ int network_pool_parse(const char *text, uint32_t *ret_pool, unsigned *ret_prefi
     return 0;
 }
 
-size_t network_resolvers_parse(const char *text, uint32_t out[NETWORK_RESOLVERS_MAX])
+size_t network_resolvers_parse(const char *text, bool loopback, uint32_t out[NETWORK_RESOLVERS_MAX])
 {
     size_t count = 0;
     for (const char *line = text; line && *line && count < NETWORK_RESOLVERS_MAX;) {
         char address[INET_ADDRSTRLEN];
         struct in_addr in;
         if (sscanf(line, "nameserver%*[ \t]%15[0-9.]", address) == 1 &&
-            inet_pton(AF_INET, address, &in) == 1 && ntohl(in.s_addr) >> 24 != 127 && in.s_addr != 0)
+            inet_pton(AF_INET, address, &in) == 1 && (loopback || ntohl(in.s_addr) >> 24 != 127) &&
+            in.s_addr != 0)
             out[count++] = in.s_addr;
         line = strchr(line, '\n');
         line = line ? line + 1 : NULL;
@@ -104,19 +97,21 @@ size_t network_resolvers_parse(const char *text, uint32_t out[NETWORK_RESOLVERS_
     return count;
 }
 
-static void find_resolvers(struct nft_table *t)
+size_t network_host_resolvers(bool loopback, uint32_t out[NETWORK_RESOLVERS_MAX])
 {
+    size_t count = 0;
     /* the second is where systemd-resolved tells what stands behind its loopback address */
     static const char *const files[] = {"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"};
-    for (size_t i = 0; i < ARRAY_SIZE(files) && !t->resolver_count; i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(files) && !count; i++) {
         char text[4096];
         auto_close int fd = open(files[i], O_RDONLY | O_CLOEXEC);
         ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
         if (n <= 0)
             continue;
         text[n] = '\0';
-        t->resolver_count = network_resolvers_parse(text, t->resolvers);
+        count = network_resolvers_parse(text, loopback, out);
     }
+    return count;
 }
 
 static void write_resolv_conf(struct network *n)
@@ -136,7 +131,9 @@ static void name_things(struct nft_table *t, const char *instance)
     for (const char *p = instance; *p; p++)
         h = (h ^ (unsigned char)*p) * 16777619u;
     (void)snprintf(t->name, sizeof t->name, "silica%s%s", instance[0] ? "-" : "", instance);
-    (void)snprintf(t->prefix, sizeof t->prefix, "sil%04x-", (h ^ h >> 16) & 0xffff);
+    uint16_t hash = (uint16_t)(h ^ h >> 16);
+    (void)snprintf(t->prefix, sizeof t->prefix, "sil%04x-", hash);
+    t->log_group = hash ? hash : 1; /* 0 is what everybody's tools listen to */
 }
 
 /* Addresses of the pool on links that are not ours would be cut off, and with a second daemon's we would
@@ -163,6 +160,12 @@ static int check_pool_free(const struct nft_table *t, struct error *reterr)
     return r;
 }
 
+static void name_notes(struct network *n, const char *run_dir)
+{
+    (void)snprintf(n->note, sizeof n->note, "%s/uplink", run_dir);
+    (void)snprintf(n->accounting_note, sizeof n->accounting_note, "%s/accounting", run_dir);
+}
+
 int network_open(const struct network_config *config, struct network **ret, struct error *reterr)
 {
     if ((UINT64_C(1) << (32 - config->pool_prefix)) < (uint64_t)config->slots * 2)
@@ -177,14 +180,15 @@ int network_open(const struct network_config *config, struct network **ret, stru
     n->table.resolver_count = config->resolver_count;
     memcpy(n->table.resolvers, config->resolvers, sizeof n->table.resolvers);
     n->slots = config->slots;
-    (void)snprintf(n->note, sizeof n->note, "%s/uplink", config->run_dir);
+    n->slots_fd = config->slots_fd;
+    name_notes(n, config->run_dir);
     int r = check_pool_free(&n->table, reterr);
     if (r < 0) {
         free(n);
         return r;
     }
     if (!n->table.resolver_count)
-        find_resolvers(&n->table);
+        n->table.resolver_count = network_host_resolvers(false, n->table.resolvers);
     if (!n->table.resolver_count)
         log_warn(
             "no name server that sandboxes could reach: names do not resolve in them; set one with --dns");
@@ -210,9 +214,14 @@ const char *network_resolv_conf(const struct network *n)
     return n->resolv_conf;
 }
 
-static void name_box(const struct network *n, unsigned slot, struct nft_box *ret)
+void network_name_box(const struct network *n, unsigned slot, const struct network_terms *terms,
+                      struct nft_box *ret)
 {
     *ret = (struct nft_box){.address = network_address(n, slot)};
+    if (terms) {
+        ret->listed = terms->listed;
+        ret->policy = terms->policy;
+    }
     (void)snprintf(ret->link, sizeof ret->link, "%.10s%u", n->table.prefix, slot % 100000);
 }
 
@@ -253,7 +262,7 @@ static bool setting_is_on(const char *link, const char *name)
 }
 
 /* The host's end: routes for this sandbox only, tells it nothing, believes nothing. */
-static int harden_link(const char *link, struct error *reterr)
+int network_harden_link(const char *link, struct error *reterr)
 {
     static const struct {
         const char *family, *name, *value;
@@ -302,6 +311,29 @@ static void restore_forwarding(const struct network *n, const char *link)
     (void)unlink(n->note);
 }
 
+/* Connections count their bytes, for the log. Without it the log has none, which is no reason not to start.
+ */
+static void accounting_on(const struct network *n)
+{
+    char value = '1';
+    auto_close int fd = open(ACCOUNTING, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || read(fd, &value, 1) != 1 || value != '0')
+        return;
+    auto_close int note = open(n->accounting_note, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (note >= 0)
+        (void)!pwrite(fd, "1", 1, 0);
+}
+
+/* As it was, if it was us. */
+static void accounting_restore(const struct network *n)
+{
+    if (unlink(n->accounting_note) < 0)
+        return;
+    auto_close int fd = open(ACCOUNTING, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)!write(fd, "0", 1);
+}
+
 /* Which interface forwards because of us: the note of an earlier keeper, or the uplink if it does not yet. */
 static int choose_uplink(struct network *n, struct error *reterr)
 {
@@ -337,9 +369,11 @@ static void link_found(const char *name, void *arg)
     unsigned slot;
     if (!slot_of(&s->n->table, name, &slot))
         return;
-    if (slot < s->n->slots && s->slot_used[slot] && s->count < s->n->slots)
-        name_box(s->n, slot, &s->boxes[s->count++]);
-    else if (s->leftover_count < s->n->slots)
+    if (slot < s->n->slots && s->slot_used[slot] && s->count < s->n->slots) {
+        struct network_terms terms;
+        network_terms_read(s->n->slots_fd, slot, &terms);
+        network_name_box(s->n, slot, &terms, &s->boxes[s->count++]);
+    } else if (s->leftover_count < s->n->slots)
         s->leftovers[s->leftover_count++] = slot;
 }
 
@@ -360,7 +394,7 @@ static void scan_done(struct link_scan *s)
     free(s->leftovers);
 }
 
-static void fix_macs(struct nl_veth *v, unsigned slot)
+void network_fix_macs(struct nl_veth *v, unsigned slot)
 {
     /* locally administered; the same on every pair but for the slot, so that nothing depends on chance */
     const unsigned char host[6] = {0x02, 0x51, 0x11, 0x00, (unsigned char)(slot >> 8), (unsigned char)slot};
@@ -374,15 +408,15 @@ static void fix_macs(struct nl_veth *v, unsigned slot)
 static int try_pair(struct network *n, struct error *reterr)
 {
     struct nft_box one, other;
-    name_box(n, TRIAL_SLOT, &one);
-    name_box(n, TRIAL_SLOT + 1, &other);
+    network_name_box(n, TRIAL_SLOT, NULL, &one);
+    network_name_box(n, TRIAL_SLOT + 1, NULL, &other);
     auto_close int here = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     struct nl_veth v = {.name = one.link, .peer_name = other.link, .peer_netns_fd = here};
-    fix_macs(&v, TRIAL_SLOT);
+    network_fix_macs(&v, TRIAL_SLOT);
     int r = here < 0 ? -errno : nl_veth_add(&v);
     if (r < 0)
         return error_sys(reterr, -r, "make a pair of links (veth)");
-    r = harden_link(one.link, reterr);
+    r = network_harden_link(one.link, reterr);
     network_link_delete(n, TRIAL_SLOT);
     return r;
 }
@@ -397,12 +431,20 @@ int network_begin(struct network *n, const unsigned char *slot_used, struct erro
         r = choose_uplink(n, reterr);
     if (r == 0)
         r = nft_table_replace(&n->table, s.boxes, s.count, reterr);
+    if (r < 0 && s.boxes && !n->table.silent) {
+        n->table.silent = true; /* perhaps only the log is missing */
+        r = nft_table_replace(&n->table, s.boxes, s.count, reterr);
+        if (r == 0)
+            log_warn("refused packets are not told: this kernel has no nfnetlink_log or nft_log");
+    }
     if (r == 0 && n->table.closed[0]) { /* the guard stands: now the door */
         r = setting_write("ipv4", n->table.closed, "forwarding", "1");
         if (r < 0)
             (void)error_sys(reterr, -r, "let interface %s forward the answers to sandboxes", n->table.closed);
     }
     scan_done(&s);
+    if (r == 0)
+        accounting_on(n);
     return r < 0 ? r : try_pair(n, reterr);
 }
 
@@ -415,6 +457,7 @@ void network_close(struct network *n, const unsigned char *slot_used)
     bool in_use = r < 0 || s.count;
     scan_done(&s); /* links first: none of them may outlive the rules */
     if (!in_use) {
+        accounting_restore(n);
         if (n->table.closed[0])
             restore_forwarding(n, n->table.closed);
         (void)nft_table_remove(&n->table);
@@ -430,67 +473,15 @@ void network_remove_all(const struct network_config *config)
     if (!none)
         return;
     name_things(&n.table, config->instance);
-    (void)snprintf(n.note, sizeof n.note, "%s/uplink", config->run_dir);
+    name_notes(&n, config->run_dir);
     if (scan_links(&s, &n, none) == 0 && s.leftover_count)
         log_info("removing %zu network links of sandboxes: this daemon gives them none", s.leftover_count);
     scan_done(&s);
     note_read(&n, n.table.closed);
     if (n.table.closed[0])
         restore_forwarding(&n, n.table.closed);
+    accounting_restore(&n);
     (void)nft_table_remove(&n.table); /* a kernel without nf_tables has none */
-}
-
-/* ---- one sandbox */
-
-int network_connect(struct network *n, unsigned slot, int netns_fd, struct error *reterr)
-{
-    struct nft_box box;
-    struct nl_veth v = {.name = box.link, .peer_name = "eth0", .peer_netns_fd = netns_fd};
-    name_box(n, slot, &box);
-    fix_macs(&v, slot);
-    int r = -EEXIST;
-    for (int i = 0; i < CONNECT_TRIES && r == -EEXIST; i++)
-        if ((r = nl_veth_add(&v)) ==
-            -EEXIST) /* the slot's last owner: the kernel is about to remove it itself */
-            (void)nl_link_delete(box.link);
-    if (r < 0)
-        return error_sys(reterr, -r, "make the sandbox's link");
-    unsigned index = if_nametoindex(box.link);
-    if (!index)
-        return error_sys(reterr, errno, "find the sandbox's link");
-    if ((r = harden_link(box.link, reterr)) < 0)
-        return r;
-    if ((r = nl_address_add(index, network_gateway(n, slot), 31)) < 0 || (r = nl_link_up(index)) < 0)
-        return error_sys(reterr, -r, "bring up the sandbox's link");
-    return nft_box_add(&n->table, &box, reterr);
-}
-
-void network_disconnect(struct network *n, unsigned slot)
-{
-    struct nft_box box;
-    name_box(n, slot, &box);
-    int r = nft_box_remove(&n->table, &box);
-    if (r < 0)
-        log_warn("the packet filter keeps slot %u: %s", slot, strerror(-r));
-    r = conntrack_forget(box.address);
-    if (r < 0)
-        log_warn("connections of slot %u stay until they time out: %s", slot, strerror(-r));
-}
-
-bool network_has_link(struct network *n, unsigned slot)
-{
-    struct nft_box box;
-    name_box(n, slot, &box);
-    return if_nametoindex(box.link) != 0;
-}
-
-void network_link_delete(struct network *n, unsigned slot)
-{
-    struct nft_box box;
-    name_box(n, slot, &box);
-    int r = nl_link_delete(box.link);
-    if (r < 0 && r != -ENODEV)
-        log_warn("link %s cannot be removed: %s", box.link, strerror(-r));
 }
 
 /* ---- the doctor's questions */
@@ -509,7 +500,22 @@ int network_try_filter(void *unused)
     (void)unused;
     if (unshare(CLONE_NEWNET) < 0)
         return errno;
+    n.table.silent = true;
     (void)nft_table_replace(&n.table, NULL, 0, &e);
+    return e.code;
+}
+
+int network_try_log(void *unused)
+{
+    struct network n = trial_network();
+    struct error e = {0};
+    (void)unused;
+    if (unshare(CLONE_NEWNET) < 0)
+        return errno;
+    auto_close int flows = -1;
+    auto_close int refused = -1;
+    if (nft_table_replace(&n.table, NULL, 0, &e) == 0 && network_watch(&n, false, &flows, &e) == 0)
+        (void)network_watch(&n, true, &refused, &e);
     return e.code;
 }
 
@@ -518,7 +524,7 @@ int network_try_link(void *unused)
     struct nl_veth v = {.name = "trial", .peer_name = "eth0"};
     struct error e = {0};
     (void)unused;
-    fix_macs(&v, 0);
+    network_fix_macs(&v, 0);
     if (unshare(CLONE_NEWNET) < 0)
         return errno;
     auto_close int inside = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -528,7 +534,7 @@ int network_try_link(void *unused)
     int r = nl_veth_add(&v);
     if (r < 0)
         return -r;
-    (void)harden_link(v.name, &e);
+    (void)network_harden_link(v.name, &e);
     return e.code;
 }
 
@@ -543,12 +549,4 @@ int network_uplink(char ret_name[IFNAMSIZ])
         return 1;
     r = setting_path(path, sizeof path, "ipv4", ret_name, "forwarding");
     return r < 0 ? r : access(path, W_OK) < 0 ? -EROFS : 0;
-}
-
-size_t network_host_resolvers(uint32_t out[NETWORK_RESOLVERS_MAX])
-{
-    struct nft_table t = {0};
-    find_resolvers(&t);
-    memcpy(out, t.resolvers, sizeof t.resolvers);
-    return t.resolver_count;
 }

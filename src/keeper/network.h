@@ -2,7 +2,7 @@
 /* network.h: the way out of sandboxes: one link per slot, two addresses each, one packet filter for all. */
 #pragma once
 
-#include "base/error.h"
+#include "keeper/network_terms.h"
 
 enum { NETWORK_RESOLVERS_MAX = 3 };
 
@@ -15,14 +15,18 @@ struct network_config {
     uint32_t pool; /* addresses of the links; network order */
     unsigned pool_prefix;
     unsigned slots;
+    int slots_fd; /* the directories of slots, with the terms of those in use; -1: none are */
     uint32_t resolvers[NETWORK_RESOLVERS_MAX]; /* none: those of the host */
     size_t resolver_count;
 };
 
 /* "10.213.0.0/16": a private range of /8 to /30 with no bits set behind its prefix. */
 int network_pool_parse(const char *text, uint32_t *ret_pool, unsigned *ret_prefix, struct error *reterr);
-/* The name servers of a resolv.conf that a sandbox can be given: IPv4, not loopback. Returns how many. */
-size_t network_resolvers_parse(const char *text, uint32_t out[NETWORK_RESOLVERS_MAX]);
+/* The IPv4 name servers of a resolv.conf. Those on a loopback address serve the host and no sandbox. Returns
+ * how many. */
+size_t network_resolvers_parse(const char *text, bool loopback, uint32_t out[NETWORK_RESOLVERS_MAX]);
+/* Those of the host's own file, now. */
+size_t network_host_resolvers(bool loopback, uint32_t out[NETWORK_RESOLVERS_MAX]);
 
 /* Checks the settings; changes nothing. */
 int network_open(const struct network_config *config, struct network **ret, struct error *reterr);
@@ -35,9 +39,23 @@ void network_close(struct network *n, const unsigned char *slot_used);
 void network_remove_all(const struct network_config *config);
 
 /* Any thread. Makes the link of a slot, its peer `eth0` in the namespace, and lets it through the filter. */
-int network_connect(struct network *n, unsigned slot, int netns_fd, struct error *reterr);
-/* Takes the slot's right to send and forgets its connections. The link goes with its namespace. */
-void network_disconnect(struct network *n, unsigned slot);
+int network_connect(struct network *n, unsigned slot, int netns_fd, const struct network_terms *terms,
+                    struct error *reterr);
+/* Takes the slot's right to send and ends its connections. The link goes with its namespace. */
+void network_disconnect(struct network *n, unsigned slot,
+                        const struct network_terms *terms); /* NULL: not known */
+/* Other terms for a running sandbox, or a link where there was none (from NULL), or none any more (to NULL).
+ * What network_allow opened is closed. */
+int network_change(struct network *n, unsigned slot, int netns_fd, const struct network_terms *from,
+                   const struct network_terms *to, struct error *reterr);
+/* Opens the rules' addresses to a sandbox with a list, for their seconds. Takes well below a millisecond. */
+int network_allow(struct network *n, unsigned slot, const struct keeper_policy *rules, struct error *reterr);
+/* Ends the connections that could not be made on these terms; NULL: all. */
+int network_cut(struct network *n, unsigned slot, const struct network_terms *terms, struct error *reterr);
+/* A socket that tells of connections of sandboxes, or of packets they were refused. */
+int network_watch(const struct network *n, bool refused, int *ret_fd, struct error *reterr);
+/* What the sandbox has received and sent since it has its link. */
+int network_usage(const struct network *n, unsigned slot, uint64_t *ret_rx, uint64_t *ret_tx);
 bool network_has_link(struct network *n, unsigned slot);
 void network_link_delete(struct network *n, unsigned slot); /* at once: takes 30 ms */
 
@@ -49,7 +67,6 @@ const char *network_resolv_conf(const struct network *n);         /* the file fo
  * errno. */
 int network_try_filter(void *unused);
 int network_try_link(void *unused);
+int network_try_log(void *unused);
 /* The interface to the internet; 1 when it forwards, 0 when not, -EROFS when it cannot be made to, -errno. */
 int network_uplink(char ret_name[16]);
-/* The name servers sandboxes would be given, and how many. */
-size_t network_host_resolvers(uint32_t out[NETWORK_RESOLVERS_MAX]);

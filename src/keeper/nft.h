@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nft.h: the daemon's own table of packet filter rules. Per sandbox there is one element of one set; the
+/* nft.h: the daemon's own table of packet filter rules. Per sandbox there are a few elements of sets; the
  * rules themselves never change while the daemon runs. */
 #pragma once
 
-#include "base/error.h"
+#include "keeper/proto_network.h"
 
 #include <net/if.h>
 
@@ -18,16 +18,34 @@ struct nft_table {
     size_t resolver_count;
     char closed[IFNAMSIZ]; /* an interface that forwards only because of us: nothing but our traffic; "": none
                             */
+    uint16_t log_group;    /* where refused packets are told */
+    bool silent;           /* the kernel cannot tell of them */
 };
 
 struct nft_box {
     char link[IFNAMSIZ];
     uint32_t address; /* the only source this link may use; network order */
+    bool listed;      /* goes only where the policy's rules and nft_box_allow say */
+    struct keeper_policy policy;
 };
 
-/* Puts the table in place of an earlier one of that name, in one step: there is no moment without rules. */
+/* Puts the table in place of an earlier one of that name, in one step: there is no moment without rules.
+ * Addresses that were allowed for a time stay allowed for the rest of it. */
 int nft_table_replace(const struct nft_table *t, const struct nft_box *boxes, size_t count,
                       struct error *reterr);
 int nft_table_remove(const struct nft_table *t); /* 0 also when there is none */
+
+/* nft_box.c */
 int nft_box_add(const struct nft_table *t, const struct nft_box *box, struct error *reterr);
-int nft_box_remove(const struct nft_table *t, const struct nft_box *box); /* 0 also when it is not there */
+/* From one policy to another in one step. What was allowed for a time is forgotten unless the new one keeps
+ * it. */
+int nft_box_change(const struct nft_table *t, const struct nft_box *from, const struct nft_box *to,
+                   struct error *reterr);
+/* Everything of this link and address; 0 also when nothing is there. certain: box says what there is. */
+int nft_box_remove(const struct nft_table *t, const struct nft_box *box, bool certain);
+/* The rules' addresses and ports for so many seconds from now. */
+int nft_box_allow(const struct nft_table *t, uint32_t address, const struct keeper_policy *rules,
+                  struct error *reterr);
+/* What is allowed for a time now: calls found(destination, port or 0). */
+int nft_box_allowed(const struct nft_table *t, uint32_t address,
+                    void (*found)(uint32_t destination, uint16_t port, void *arg), void *arg);

@@ -38,7 +38,8 @@ int slot_dir_make(int slots_fd, unsigned slot, int *ret_fd, struct error *reterr
 
 void slot_dir_remove(int slots_fd, unsigned slot)
 {
-    static const char *const files[] = {"agent.sock", "control.sock", "record", "record.new"};
+    static const char *const files[] = {"agent.sock", "control.sock", "record",
+                                        "record.new", "network",      "network.new"};
     char name[NAME_SIZE];
     slot_name(name, slot);
     auto_close int dir = openat(slots_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -17,6 +17,8 @@ struct record {
     struct limits limits;
     int32_t pid;
     uint32_t loop_index;
+    uint32_t sidecar; /* 0 or 1 */
+    uint32_t reserved;
     char id[SANDBOX_ID_MAX + 1];
     char image[IMAGE_NAME_MAX + 1];
 };

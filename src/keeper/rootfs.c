@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rootfs.c: see rootfs.h.
  *
- * Kernels before 6.15 accept only layers that are attached in the caller's mount namespace, so both are
- * attached to the scratch directory for the moment of the mount. The overlay keeps private copies of them and
- * comes out detached: the keeper's own namespace never grows with the number of sandboxes. Layers are named
- * relative to the scratch directory, which is the worker thread's own working directory: the overlay shows
- * their names to the sandbox. */
+ * Kernels before 6.15 accept only layers that are attached in the caller's mount namespace, so they are
+ * attached to the scratch directory for the moment of the mount: the image's plain tree, the directory of all
+ * layers (one mount, however many of them the image has), the disk. The overlay keeps private copies of them
+ * and comes out detached: the keeper's own namespace never grows with the number of sandboxes. Layers are
+ * named relative to the scratch directory, which is the worker thread's own working directory: the overlay
+ * shows their names to the sandbox. */
 #include "keeper/rootfs.h"
 #include "keeper/mount_util.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+enum { POINT_PATH = 32 };
+
 struct point {
-    char path[32]; /* relative: the sandbox reads it in its mountinfo */
+    char path[POINT_PATH]; /* relative: the sandbox reads it in its mountinfo */
     bool mounted;
 };
 
@@ -42,7 +46,30 @@ static void point_detach(struct point *p)
     (void)rmdir(p->path);
 }
 
-static int overlay_make(const char *lower, const char *disk, int *ret_mount_fd)
+/* Where the image is attached. */
+struct lowers {
+    const struct image *image;
+    struct point plain, layers;
+};
+
+/* From the top down, as the kernel wants them. One layer is told the way that every kernel understands. */
+static int set_lowers(int fs, const struct lowers *l)
+{
+    char path[POINT_PATH + IMAGE_LAYER_HEX + 8];
+    static_assert(sizeof path < 256, "fsconfig takes strings of 255 bytes");
+    const struct image *image = l->image;
+    const char *key = image->layer_count + (image->root_fd >= 0) > 1 ? "lowerdir+" : "lowerdir";
+    for (size_t i = image->layer_count; i-- > 0;) {
+        (void)snprintf(path, sizeof path, "%s/%s/tree", l->layers.path, image->layers[i]);
+        if (fsconfig(fs, FSCONFIG_SET_STRING, key, path, 0) < 0)
+            return errno == EINVAL && i + 1 == image->layer_count ? -EOPNOTSUPP : -errno;
+    }
+    if (image->root_fd >= 0 && fsconfig(fs, FSCONFIG_SET_STRING, key, l->plain.path, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+static int overlay_make(const struct lowers *lowers, const char *disk, int *ret_mount_fd)
 {
     char upper[48], work[48];
     static const char *const options[][2] = {{"metacopy", "off"},
@@ -55,9 +82,12 @@ static int overlay_make(const char *lower, const char *disk, int *ret_mount_fd)
         return -errno;
     (void)snprintf(upper, sizeof upper, "%s/upper", disk);
     (void)snprintf(work, sizeof work, "%s/work", disk);
-    if (fsconfig(fs, FSCONFIG_SET_STRING, "source", "overlay", 0) < 0 ||
-        fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", lower, 0) < 0 ||
-        fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", upper, 0) < 0 ||
+    if (fsconfig(fs, FSCONFIG_SET_STRING, "source", "overlay", 0) < 0)
+        return -errno;
+    int r = set_lowers(fs, lowers);
+    if (r < 0)
+        return r;
+    if (fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", upper, 0) < 0 ||
         fsconfig(fs, FSCONFIG_SET_STRING, "workdir", work, 0) < 0)
         return -errno;
     for (size_t i = 0; i < ARRAY_SIZE(options); i++)
@@ -72,16 +102,26 @@ static int overlay_make(const char *lower, const char *disk, int *ret_mount_fd)
     return 0;
 }
 
-int rootfs_make(unsigned slot, int lower_root_fd, int disk_mount_fd, int userns_fd, uint32_t owner,
+static int attach_image(struct point *p, unsigned slot, const char *what, int dir_fd, int userns_fd,
+                        struct error *reterr)
+{
+    auto_close int mnt = open_tree(dir_fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (mnt < 0)
+        return error_sys(reterr, errno, "copy the image's mount");
+    int r = mount_idmap(mnt, userns_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, reterr);
+    return r < 0 ? r : point_attach(p, slot, what, mnt, reterr);
+}
+
+int rootfs_make(unsigned slot, const struct image *image, int disk_mount_fd, int userns_fd, uint32_t owner,
                 int *ret_mount_fd, struct error *reterr)
 {
-    struct point lower = {0}, disk = {0};
-    auto_close int image = open_tree(lower_root_fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    if (image < 0)
-        return error_sys(reterr, errno, "copy the image's mount");
-    int r = mount_idmap(image, userns_fd, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, reterr);
-    if (r == 0)
-        r = point_attach(&lower, slot, "lower", image, reterr);
+    struct lowers lowers = {.image = image};
+    struct point disk = {0};
+    int r = 0;
+    if (image->root_fd >= 0)
+        r = attach_image(&lowers.plain, slot, "lower", image->root_fd, userns_fd, reterr);
+    if (r == 0 && image->layer_count)
+        r = attach_image(&lowers.layers, slot, "layers", image->layers_fd, userns_fd, reterr);
     if (r == 0)
         r = point_attach(&disk, slot, "disk", disk_mount_fd, reterr);
     if (r == 0) {
@@ -89,12 +129,16 @@ int rootfs_make(unsigned slot, int lower_root_fd, int disk_mount_fd, int userns_
          * read-only */
         r = host_become(owner);
         if (r == 0)
-            r = overlay_make(lower.path, disk.path, ret_mount_fd);
+            r = overlay_make(&lowers, disk.path, ret_mount_fd);
         host_become_root();
-        if (r < 0)
+        if (r == -EOPNOTSUPP)
+            (void)error_set(reterr, EOPNOTSUPP,
+                            "this kernel mounts images of one layer only (6.8 mounts any)");
+        else if (r < 0)
             (void)error_sys(reterr, -r, "mount the overlay");
     }
     point_detach(&disk);
-    point_detach(&lower);
+    point_detach(&lowers.layers);
+    point_detach(&lowers.plain);
     return r;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rootfs.h: an image below, a disk above, as one detached overlay. */
+/* rootfs.h: an image's layers below, a disk above, as one detached overlay. */
 #pragma once
 
 #include "keeper/host.h"
+#include "keeper/image.h"
 
-/* lower_root_fd: the image's tree; disk_mount_fd: the mounted disk with its directories upper and work;
- * userns_fd: of the sandbox; owner: its first id. The thread must have called host_worker_start. */
-int rootfs_make(unsigned slot, int lower_root_fd, int disk_mount_fd, int userns_fd, uint32_t owner,
+/* disk_mount_fd: the mounted disk with its directories upper and work; userns_fd: of the sandbox; owner: its
+ * first id. The thread must have called host_worker_start. */
+int rootfs_make(unsigned slot, const struct image *image, int disk_mount_fd, int userns_fd, uint32_t owner,
                 int *ret_mount_fd, struct error *reterr);

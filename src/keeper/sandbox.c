@@ -40,6 +40,7 @@ struct build {
     struct disk_device disk;
     struct child_plan child;
     char *envp[ENV_MAX];
+    char *user, *workdir; /* the image's, as settings of the agent (src/agent/settings.h) */
     int slot_dir;
     int sync[2]; /* ours, the child's */
     int userns;
@@ -52,11 +53,20 @@ uint32_t sandbox_uid(const struct keeper_env *env, unsigned slot)
 
 static int step_image(struct build *b, struct error *reterr)
 {
-    return image_open(b->env->images_fd, b->sb->spec.image, &b->image, reterr);
+    const struct image *i = &b->image;
+    int r = image_open(b->env->images, b->env->images_fd, b->sb->spec.image, &b->image, reterr);
+    if (r < 0)
+        return r;
+    if ((i->user && i->user[0] && asprintf(&b->user, "=user=%s", i->user) < 0) ||
+        (i->workdir && i->workdir[0] && asprintf(&b->workdir, "=workdir=%s", i->workdir) < 0))
+        return error_sys(reterr, ENOMEM, "read the image's settings");
+    return 0;
 }
 
 static void undo_image(struct build *b)
 {
+    free(take_ptr(b->user));
+    free(take_ptr(b->workdir));
     image_done(&b->image);
 }
 
@@ -88,7 +98,7 @@ static void undo_disk(struct build *b)
 
 static int step_attach_disk(struct build *b, struct error *reterr)
 {
-    int r = disk_attach(b->env->disks, b->sb->spec.disk, &b->disk, reterr);
+    int r = disk_attach(b->env->disks, b->sb->spec.disk, b->sb->spec.fresh_disk, &b->disk, reterr);
     b->sb->loop_index = b->disk.index;
     return r;
 }
@@ -167,17 +177,32 @@ static void prepare_child(struct build *b)
     b->envp[n++] = user;
     for (size_t i = 0; b->image.env[i]; i++)
         b->envp[n++] = b->image.env[i];
+    if (b->user)
+        b->envp[n++] = b->user;
+    if (b->workdir)
+        b->envp[n++] = b->workdir;
     b->envp[n] = NULL;
     c->argv = argv;
     c->envp = b->envp;
-    c->hostname = "sandbox";
+    c->hostname = b->sb->spec.hostname && b->sb->spec.hostname[0] ? b->sb->spec.hostname : "sandbox";
+    c->volumes = b->sb->spec.volumes;
+    while (c->volumes && c->volume_count < KEEPER_VOLUMES_MAX && c->volumes[c->volume_count].name[0])
+        c->volume_count++;
     if (b->sb->spec.network) {
         c->resolv_conf = network_resolv_conf(b->env->network);
         c->address = network_address(b->env->network, b->sb->spec.slot);
         c->gateway = network_gateway(b->env->network, b->sb->spec.slot);
+    } else if (b->env->network && !b->sb->spec.sidecar) {
+        c->resolv_conf = network_resolv_conf(b->env->network); /* it may get its link later */
+    } else if (b->sb->spec.sidecar) {
+        c->sidecar = true;
+        c->resolv_conf = "nameserver 127.0.0.1\noptions edns0 timeout:2 attempts:3\n";
     }
     c->filter = &b->env->host.filter;
-    c->tmp_bytes = b->sb->spec.limits.memory_bytes / 4;
+    /* an image of the store may have put things into /tmp and /run, as Dockerfiles do: there they stay on
+     * disk */
+    bool plain = strcmp(b->sb->spec.image, b->image.bottom) == 0;
+    c->tmp_bytes = plain ? b->sb->spec.limits.memory_bytes / 4 : 0;
     size_t v1 = 0;
     static const enum cgroup_controller shown[] = {CGROUP_MEMORY, CGROUP_CPU, CGROUP_PIDS};
     for (size_t i = 0; i < ARRAY_SIZE(shown); i++)
@@ -277,27 +302,48 @@ static int step_network(struct build *b, struct error *reterr)
     auto_close int netns = open(path, O_RDONLY | O_CLOEXEC);
     if (netns < 0)
         return error_sys(reterr, errno, "open the network namespace");
-    return network_connect(b->env->network, b->sb->spec.slot, netns, reterr);
+    const struct network_terms *terms = &b->sb->spec.terms;
+    bool plain = !terms->listed && keeper_policy_empty(&terms->policy);
+    int r = plain ? 0 : network_terms_write(b->slot_dir, terms, reterr);
+    return r < 0 ? r : network_connect(b->env->network, b->sb->spec.slot, netns, terms, reterr);
 }
 
 static void undo_network(struct build *b)
 {
     if (!b->sb->spec.network)
         return;
-    network_disconnect(b->env->network, b->sb->spec.slot);
+    network_disconnect(b->env->network, b->sb->spec.slot, &b->sb->spec.terms);
     network_link_delete(b->env->network, b->sb->spec.slot);
+}
+
+/* Each is mounted for this sandbox alone, with its ids; the first process puts them where they belong. */
+static int step_volumes(struct build *b, struct error *reterr)
+{
+    for (size_t i = 0; i < b->child.volume_count; i++) {
+        const struct keeper_volume_mount *v = &b->child.volumes[i];
+        auto_close int mnt = -1;
+        dev_t dev;
+        int r = volume_mount(b->env->volumes, v->name, v->read_only, b->userns, &mnt, &dev, reterr);
+        if (r == 0)
+            r = cgroup_set_limits(b->sb->cgroup, &b->sb->spec.limits, dev, reterr); /* of I/O there, too */
+        if (r < 0)
+            return r;
+        if (socket_send_fd(b->sync[0], "v", 1, mnt) < 0)
+            return error_sys(reterr, errno, "hand over a volume");
+    }
+    return 0;
 }
 
 static int step_root(struct build *b, struct error *reterr)
 {
     auto_close int disk = -1;
     auto_close int root = -1;
-    int r = disk_mount(b->env->disks, &b->disk, b->userns, &disk, reterr);
+    int r = disk_mount(&b->disk, b->userns, false, b->sb->spec.fresh_disk, &disk, reterr);
     if (r == 0 && (b->sb->disk_fd = openat(disk, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         r = error_sys(reterr, errno, "open the disk");
     if (r == 0)
-        r = rootfs_make(b->sb->spec.slot, b->image.root_fd, disk, b->userns,
-                        sandbox_uid(b->env, b->sb->spec.slot), &root, reterr);
+        r = rootfs_make(b->sb->spec.slot, &b->image, disk, b->userns, sandbox_uid(b->env, b->sb->spec.slot),
+                        &root, reterr);
     if (r < 0)
         return r;
     if (socket_send_fd(b->sync[0], "g", 1, root) < 0)
@@ -324,6 +370,9 @@ static int step_exec(struct build *b, struct error *reterr)
         return 0;
     if (n != (ssize_t)sizeof report || report.err <= 0)
         return error_set(reterr, EIO, "the sandbox's first process failed");
+    if (child_step_is_volumes(report.step))
+        return error_set(reterr, ENOTBLK, "a volume cannot be mounted at its path: %s",
+                         report.err == ELOOP ? "a part of it is a symbolic link" : strerror(report.err));
     return error_sys(reterr, report.err, "inside the sandbox: %s", child_step_name(report.step));
 }
 
@@ -373,6 +422,7 @@ static const struct step plan[] = {
     {"map its ids", step_ids, undo_ids},
     {"join its control groups", step_groups, NULL},
     {"connect its network", step_network, undo_network},
+    {"mount its volumes", step_volumes, NULL},
     {"build its root file system", step_root, undo_root},
     {"let it become the agent", step_exec, NULL},
     {"place its spawner", step_control, undo_control},
@@ -383,7 +433,7 @@ static const struct step plan[] = {
 static void build_init(struct build *b, struct keeper_env *env, struct sandbox *sb)
 {
     *b = (struct build){.env = env, .sb = sb, .slot_dir = -1, .sync = {-1, -1}, .userns = -1};
-    b->image.root_fd = b->disk.fd = -1;
+    b->image.root_fd = b->image.layers_fd = b->disk.fd = -1;
     b->child.agent_fd = b->child.http_fd = b->child.control_fd = -1;
     for (size_t i = 0; i < HOST_DEVICE_COUNT; i++)
         b->child.device_mounts[i] = -1;
@@ -412,7 +462,7 @@ int sandbox_start(struct keeper_env *env, const struct sandbox_spec *spec, struc
         return error_sys(reterr, ENOMEM, "start a sandbox");
     sb->spec = *spec;
     sb->spec.network = spec->network && env->network;
-    sb->pidfd = sb->control_fd = sb->disk_fd = -1;
+    sb->pidfd = sb->control_fd = sb->disk_fd = sb->told_exit = -1;
     random_bytes(&sb->generation, sizeof sb->generation);
     build_init(&b, env, sb);
 
@@ -436,6 +486,8 @@ int sandbox_start(struct keeper_env *env, const struct sandbox_spec *spec, struc
         return r;
     }
     build_done(&b);
+    sb->spec.hostname = NULL;
+    sb->spec.volumes = NULL;
     *ret = sb;
     return 0;
 }

@@ -8,15 +8,18 @@
 #include "keeper/host.h"
 #include "keeper/network.h"
 #include "keeper/proto.h"
+#include "keeper/volume.h"
 
 /* What all sandboxes are made from; read-only once the keeper serves. */
 struct keeper_env {
     struct host host;
     struct cgroup_host *cgroups;
     struct disk_store *disks;
-    int images_fd;
-    int slots_fd;            /* <run>/slots: a directory per slot in use */
-    struct network *network; /* NULL: no sandbox has one */
+    struct volume_store *volumes;
+    int images_fd;              /* plain directories, such as "base" */
+    struct image_store *images; /* NULL: only those */
+    int slots_fd;               /* <run>/slots: a directory per slot in use */
+    struct network *network;    /* NULL: no sandbox has one */
 };
 
 struct sandbox_spec {
@@ -25,7 +28,11 @@ struct sandbox_spec {
     bool fresh_disk; /* write a new image first, and remove it when the start fails */
     char image[IMAGE_NAME_MAX + 1];
     struct limits limits;
-    bool network; /* public addresses; otherwise the loopback interface only */
+    bool network;                              /* public addresses; otherwise the loopback interface only */
+    const char *hostname;                      /* NULL or "": the usual one; read during the start only */
+    const struct keeper_volume_mount *volumes; /* KEEPER_VOLUMES_MAX of them, or NULL; likewise */
+    struct network_terms terms;                /* with network */
+    bool sidecar; /* ... and with this, every connection out of it ends at KEEPER_PORT_CATCHER */
 };
 
 struct sandbox {
@@ -39,7 +46,8 @@ struct sandbox {
     struct cgroup *cgroup;
     int disk_fd; /* the root of its disk, or -1 (adopted) */
     unsigned loop_index;
-    bool adopted; /* not our child: its exit status is not ours to read */
+    bool adopted;  /* not our child: its exit status is not ours to read ... */
+    int told_exit; /* ... but the agent tells it before it ends; -1: not yet */
 };
 
 /* All of these may block for milliseconds: worker threads only (which have called host_worker_start), except
@@ -62,4 +70,6 @@ int sandbox_claim(struct keeper_env *env, struct sandbox *sb, const char *id, in
 int sandbox_connect(struct keeper_env *env, const struct sandbox *sb, int *ret_fd, struct error *reterr);
 /* One message on control_fd (which is readable): places a new spawner. -EPIPE: the agent closed it. */
 int sandbox_control(struct sandbox *sb, struct error *reterr);
+/* How the first process ended, which it has: its status, or 128 + signal. */
+uint32_t sandbox_exit_code(struct sandbox *sb);
 uint32_t sandbox_uid(const struct keeper_env *env, unsigned slot);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { END_TIMEOUT_MS = 5000, DISK_TIMEOUT_MS = 2000 };
+enum { END_TIMEOUT_MS = 5000, LAST_WORDS = 16 };
 
 static void pause_ms(int ms)
 {
@@ -51,7 +52,8 @@ int sandbox_record(int slot_dir_fd, const struct sandbox *sb, struct error *rete
                        .start_time = sb->start_time,
                        .limits = sb->spec.limits,
                        .pid = sb->pid,
-                       .loop_index = sb->loop_index};
+                       .loop_index = sb->loop_index,
+                       .sidecar = sb->spec.sidecar};
     memcpy(r.id, sb->id, sizeof r.id);
     memcpy(r.image, sb->spec.image, sizeof r.image);
     return record_write(slot_dir_fd, &r, reterr);
@@ -107,6 +109,10 @@ int sandbox_control(struct sandbox *sb, struct error *reterr)
         return error_set(reterr, EPIPE, "the agent closed its control line");
     if (n != (ssize_t)sizeof m || m.version != CONTROL_VERSION || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
         return error_set(reterr, EBADMSG, "the agent sent a message of the wrong shape");
+    if ((m.type & ~0xffu) == CONTROL_EXIT) {
+        sb->told_exit = (int)(m.type & 0xff);
+        return 0;
+    }
     switch (m.type) {
     case CONTROL_PLACE: {
         int r = place(sb, sender, reterr);
@@ -117,6 +123,19 @@ int sandbox_control(struct sandbox *sb, struct error *reterr)
     default:
         return error_set(reterr, EBADMSG, "the agent sent an unknown message");
     }
+}
+
+uint32_t sandbox_exit_code(struct sandbox *sb)
+{
+    siginfo_t si = {0};
+    /* only a look: sandbox_stop reaps it */
+    if (!sb->adopted && waitid(P_PIDFD, (id_t)sb->pidfd, &si, WEXITED | WNOHANG | WNOWAIT) == 0 && si.si_pid)
+        return (uint32_t)(si.si_code == CLD_EXITED ? si.si_status : 128 + si.si_status) & 0xff;
+    for (int i = 0; i < LAST_WORDS && sb->told_exit < 0 && sb->control_fd >= 0; i++)
+        if (sandbox_control(sb, NULL) < 0)
+            break;
+    return sb->told_exit >= 0 ? (uint32_t)sb->told_exit
+                              : 128 + SIGKILL; /* who cannot say goodbye was killed */
 }
 
 int sandbox_claim(struct keeper_env *env, struct sandbox *sb, const char *id, int env_fd,
@@ -177,15 +196,6 @@ static bool wait_exit(int pidfd, int timeout_ms)
     }
 }
 
-/* The file system is unmounted by the kernel some time after the last process: the image must not be used
- * before. */
-static void wait_disk(struct keeper_env *env, unsigned loop_index)
-{
-    int64_t deadline = clock_mono_ms() + DISK_TIMEOUT_MS;
-    while (!disk_unused(env->disks, loop_index) && clock_mono_ms() < deadline)
-        pause_ms(1);
-}
-
 void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, bool keep_disk)
 {
     (void)cgroup_freeze(sb->cgroup, false, NULL); /* a frozen process hears no signal */
@@ -202,8 +212,12 @@ void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, boo
         disk_abandon(sb->disk_fd);
     close_fd(&sb->disk_fd);
     cgroup_end(sb->cgroup);
-    if (keep_disk)
-        wait_disk(env, sb->loop_index);
+    if (keep_disk) {
+        struct error e = {0};
+        disk_wait_unused(env->disks, sb->loop_index);
+        if (disk_flush(env->disks, sb->spec.disk, &e) < 0) /* it may still be young */
+            log_warn("disk %" PRIu64 ": %s", sb->spec.disk, e.msg);
+    }
     close_fd(&sb->pidfd);
     slot_dir_remove(env->slots_fd, sb->spec.slot);
     free(sb);
@@ -213,7 +227,7 @@ void sandbox_sweep(struct keeper_env *env, unsigned slot)
 {
     struct cgroup *g;
     if (env->network) {
-        network_disconnect(env->network, slot);
+        network_disconnect(env->network, slot, NULL);
         network_link_delete(env->network, slot);
     }
     if (cgroup_adopt(env->cgroups, slot, &g, NULL) == 0)
@@ -237,7 +251,7 @@ int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, s
     struct sandbox *sb = calloc(1, sizeof *sb);
     if (!sb)
         return error_sys(reterr, ENOMEM, "adopt a sandbox");
-    sb->control_fd = sb->disk_fd = -1;
+    sb->control_fd = sb->disk_fd = sb->told_exit = -1;
     r = cgroup_adopt(env->cgroups, slot, &sb->cgroup, reterr);
     if (r < 0) {
         free(sb);
@@ -252,6 +266,9 @@ int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, s
     sb->loop_index = rec.loop_index;
     sb->adopted = true;
     sb->spec.network = env->network && network_has_link(env->network, slot);
+    if (sb->spec.network)
+        network_terms_read(env->slots_fd, slot, &sb->spec.terms);
+    sb->spec.sidecar = rec.sidecar;
     sb->pidfd = take_fd(pidfd);
     if (sandbox_control_connect(dir, sb, reterr) <
         0) /* it can do without: only a new spawner would have to wait */

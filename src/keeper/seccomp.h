@@ -12,6 +12,7 @@
 enum seccomp_profile {
     SECCOMP_PROFILE_SANDBOX, /* everything inside a sandbox: the agent and all it starts */
     SECCOMP_PROFILE_GATEWAY, /* the process that parses bytes from strangers */
+    SECCOMP_PROFILE_IMAGER,  /* the process that unpacks and packs images */
 };
 
 struct seccomp_program {

@@ -411,6 +411,32 @@ static const struct seccomp_condition gateway_conditions[] = {
 #endif
 };
 
+/* The image worker: files by descriptor, one socket, nothing else. */
+static const struct seccomp_call imager_allowed[] = {
+    CALL(read), CALL(write), CALL(pread64), CALL(pwrite64), CALL(lseek), CALL(ftruncate), CALL(close), CALL(fcntl),
+    CALL(openat), CALL(openat2), CALL(mkdirat), CALL(mknodat), CALL(symlinkat), CALL(linkat), CALL(unlinkat),
+    CALL(readlinkat), CALL(getdents64), CALL(fstat), CALL(newfstatat), CALL(statx), CALL(fchown), CALL(fchownat),
+    CALL(fchmod), CALL(fchmodat), CALL(utimensat), CALL(fsetxattr), CALL(fgetxattr), CALL(flistxattr),
+    CALL(sendmsg), CALL(recvmsg), CALL(recvfrom), CALL(fadvise64),
+    CALL(munmap), CALL(mremap), CALL(madvise), CALL(brk), CALL(futex), CALL(exit), CALL(exit_group),
+    CALL(rt_sigaction), CALL(rt_sigprocmask), CALL(rt_sigreturn), CALL(sigaltstack), CALL(restart_syscall),
+    CALL(getpid), CALL(gettid), CALL(tgkill), CALL(clock_gettime), CALL(getrandom), CALL(sched_yield), CALL(getcwd),
+    CALL(sysinfo), /* qsort asks how much memory there is */
+#ifdef __NR_open
+    CALL(open), CALL(stat), CALL(lstat), CALL(unlink), CALL(mkdir),
+#endif
+#if SANITIZED
+    CALL(sched_getaffinity), CALL(getrlimit), CALL(getuid), CALL(readlink), CALL(dup2), CALL(dup), CALL(prctl),
+#endif
+};
+
+static const struct seccomp_condition imager_conditions[] = {
+    WHEN(mmap, no_new_code),
+    WHEN(mprotect, no_new_code),
+    WHEN(prlimit64, own_limits_only),
+    WHEN(ioctl, stream_ioctls),
+};
+
 #define GROUP(table, then) { (table), ARRAY_SIZE(table), (then) }
 
 /* clang-format on */
@@ -438,6 +464,15 @@ static const struct seccomp_policy policies[] = {
             .condition_count = ARRAY_SIZE(gateway_conditions),
             .otherwise = SURPRISE,
             /* A newer C library may probe for a call of a newer kernel; that is no attack. */
+            .newer = ABSENT,
+            .wrong_arch = SURPRISE,
+        },
+    [SECCOMP_PROFILE_IMAGER] =
+        {
+            .groups = {GROUP(imager_allowed, ALLOW), GROUP(gateway_absent, ABSENT)},
+            .conditions = imager_conditions,
+            .condition_count = ARRAY_SIZE(imager_conditions),
+            .otherwise = SURPRISE,
             .newer = ABSENT,
             .wrong_arch = SURPRISE,
         },

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* box_internal.h: shared by box.c (one thing at a time) and box_network.c (its network). */
+#pragma once
+
+#include "keeper/keeper_internal.h"
+
+enum box_state { BOX_STOPPED, BOX_RUNNING, BOX_BUSY };
+
+struct box {
+    struct box *next; /* in its bucket */
+    struct keeper *keeper;
+    struct ledger_row row;
+    enum box_state state;
+    bool frozen;
+    bool is_new;     /* not in the ledger yet */
+    bool committing; /* its row is being written */
+    bool network;    /* for its next start */
+    bool sidecar;
+    struct network_terms terms; /* with network */
+    bool changing; /* its network is being changed, or its disk read, on a worker; an end waits for that */
+    bool saving;   /* its disk is read: nothing runs meanwhile, and `frozen` is how it is to be afterwards */
+    struct {
+        bool wanted;
+        int polite_ms;
+        uint64_t remove_disk;
+        void (*done)(void *arg);
+    } end;              /* once changing is over */
+    uint32_t exit_code; /* when it ended by itself last */
+    struct sandbox *sb;
+    struct source exit_source, control_source;
+    struct settle settle;
+    struct pending *first, **last;
+    size_t queued;
+    struct pending *current; /* the request behind the job under way */
+};
+
+void box_reply(struct keeper *k, const struct keeper_request *q, const struct box *b, const struct error *e,
+               int fd);
+void box_reply_current(struct box *b, const struct error *e,
+                       int fd); /* the request behind the job under way */
+void box_refuse(struct keeper *k, const struct keeper_request *q, int code, const char *why);
+/* The sandbox belongs to the id from here on. */
+void box_started(struct box *b, struct sandbox *sb);
+/* Serves the queue until something keeps the box busy; the last call on it. */
+void box_next(struct box *b);
+/* The change is over: ends the sandbox if somebody asked for that meanwhile. */
+void box_end_if_wanted(struct box *b);
+
+/* box_network.c */
+/* Gives a prepared sandbox the terms of the box, then starts it. */
+void box_adapt(struct box *b, struct sandbox *sb);
+/* KEEPER_NETWORK and KEEPER_CUT: on a worker, while the sandbox goes on. */
+void box_request_network(struct keeper *k, const struct keeper_request *q, struct box *b);
+void box_request_allow(struct keeper *k, const struct keeper_request *q, struct box *b);

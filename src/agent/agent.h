@@ -6,6 +6,8 @@
 #include "agent/list.h"
 #include "agent/process_tag.h"
 #include "agent/reaper.h"
+#include "agent/rpc_budget.h"
+#include "agent/settings.h"
 #include "agent/shell_script.h"
 #include "agent/spawner.h"
 #include "agent/spool.h"
@@ -30,6 +32,8 @@ struct agent {
     struct reaper *reaper;
     struct spawner *spawner;
     struct spool_pool spools;
+    struct settings settings;
+    char refusal[160];   /* why nothing may be run; "": it may */
     struct env_list env; /* of the image, with the sandbox's on top; every user process starts from it */
 
     char fifo_dir[SHELL_DIR_MAX + 1];
@@ -50,10 +54,17 @@ struct agent {
 
     struct ws_group sockets; /* all WebSockets */
     struct list muxes;       /* struct mux: those that carry requests */
-    struct list terminals;   /* struct terminal, one per session at most */
+    struct list rpcs;        /* struct rpc: those that carry calls */
+    struct rpc_budget rpc_budget;
+    struct list terminals; /* struct terminal, one per session at most */
     size_t terminal_count;
 
+    struct list cloudflareds; /* struct cloudflared: tunnels to ports of ours */
+
     struct contexts *contexts; /* code contexts; NULL until the first */
+
+    struct main_command *main_command; /* of a container; NULL until it is started */
+    struct container_execs *execs;     /* of a container; NULL until the first */
 
     char *scratch; /* AGENT_SCRATCH bytes for whoever reads a pipe or a spool right now */
     struct timer scratch_timer;
@@ -69,5 +80,10 @@ struct agent {
 char *agent_scratch(struct agent *a);
 /* The value of a variable of the agent's environment, NULL when unset or empty. */
 const char *agent_getenv(const struct agent *a, const char *name);
+/* Ends the agent, and with it all it has started: with their consent, or (now) without. Once it goes, it
+ * goes. */
+void agent_end(struct agent *a, int code, bool now);
+/* The directory where commands start that ask for none. */
+const char *agent_workdir(const struct agent *a);
 /* The directory where a shell without (a usable) cwd starts. */
 const char *agent_home(const struct agent *a);

@@ -364,7 +364,7 @@ static int choose_cwd(struct context *c, const char *cwd, struct error *reterr)
     if (r < 0)
         return r;
     if (!cwd)
-        cwd = is_directory(AGENT_WORKSPACE) ? AGENT_WORKSPACE : agent_home(c->agent);
+        cwd = is_directory(agent_workdir(c->agent)) ? agent_workdir(c->agent) : agent_home(c->agent);
     c->cwd = strdup(cwd);
     return c->cwd ? 0 : error_sys(reterr, ENOMEM, "make the context");
 }

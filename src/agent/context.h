@@ -31,3 +31,6 @@ bool context_interrupt(struct context *c);
 /* For agent_main: ends everything; the interpreters' pids for those who end them otherwise. */
 void contexts_free(struct agent *a);
 size_t contexts_pids(struct agent *a, pid_t *pids, size_t max);
+
+/* "name" in the directories of PATH; false when there is none that can be executed. */
+bool context_find_program(const struct agent *a, const char *name, char *out, size_t cap);

@@ -47,8 +47,6 @@ void context_python_stop(struct contexts *cs);
 void context_node_stop(struct contexts *cs);
 void context_python_wedged(struct contexts *cs); /* it has not answered in time */
 
-/* "name" in the directories of PATH; false when there is none that can be executed. */
-bool context_find_program(const struct agent *a, const char *name, char *out, size_t cap);
 /* A file of the runtime; false when it is not installed. */
 bool context_find_runtime(const struct agent *a, const char *file, char *out, size_t cap);
 

@@ -3,7 +3,6 @@
 #include "agent/context_internal.h"
 #include "agent/reply.h"
 #include "agent/routes.h"
-#include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,20 +12,13 @@ enum { CWD_MAX = 4096 };
 
 /* ------------------------------------------------------------------ answers */
 
-static void put_time(struct json_writer *w, const char *key, int64_t wall_ms)
-{
-    char text[CLOCK_ISO_SIZE];
-    clock_iso(wall_ms, text);
-    json_member_string(w, key, text);
-}
-
 static void put_context(struct json_writer *w, const struct context *c)
 {
     json_member_string(w, "id", c->id);
     json_member_string(w, "language", context_language_name(c->language));
     json_member_string(w, "cwd", c->cwd);
-    put_time(w, "createdAt", c->created_ms);
-    put_time(w, "lastUsed", c->used_ms);
+    reply_time(w, "createdAt", c->created_ms);
+    reply_time(w, "lastUsed", c->used_ms);
 }
 
 static void reply_invalid(struct http_request *req, const char *field, const char *why)

@@ -5,11 +5,21 @@
  * restart. The newest connection replaces the older one. Nothing inside the sandbox can reach the socket: its
  * path is not in the sandbox's root, and the agent is not dumpable.
  *
- * keeper -> agent
- *   BOOT     attached: memfd with "K=V\0K=V\0..." to add to the environment, or nothing. From now on the
- * agent accepts HTTP connections. Sent once per life. PLACED   the spawner that asked is in its control group
- * now agent -> keeper (the kernel attaches the sender's credentials: that pid is the one to place) PLACE sent
- * by a fresh spawner: put me into the workload's control group, then answer PLACED BOOTED   answer to BOOT
+ * From the keeper to the agent:
+ *
+ * BOOT, attached: a memfd with "K=V\0K=V\0..." to add to the environment, and settings among them (those that
+ * begin with '=', see settings.h), or nothing. From now on the agent accepts HTTP connections. Once per life.
+ *
+ * PLACED: the spawner that asked is in its control group now.
+ *
+ * From the agent to the keeper (the kernel attaches the sender's credentials: that pid is the one to place):
+ *
+ * PLACE, sent by a fresh spawner: put me into the workload's control group, then answer PLACED.
+ *
+ * BOOTED: the answer to BOOT.
+ *
+ * EXIT, with a code in its low byte: the agent is about to end with this status; for a keeper that adopted it
+ * and cannot wait for it.
  *
  * The keeper trusts nothing it receives: PLACE is acted on only if the sender's pid lives in this sandbox's
  * pid namespace. */
@@ -24,6 +34,7 @@ enum control_type {
     CONTROL_PLACED,
     CONTROL_PLACE,
     CONTROL_BOOTED,
+    CONTROL_EXIT = 0x100, /* to 0x1ff */
 };
 
 struct control_message {

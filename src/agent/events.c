@@ -55,6 +55,8 @@ static void put_id(struct event_frame *f)
 
 void event_open(struct event_frame *f, int stream)
 {
+    if (f->named)
+        (void)buf_printf(&f->out, "event: %s\n", stream == 1 ? "stdout" : "stderr");
     (void)buf_puts(&f->out, prefixes[stream - 1]);
 }
 
@@ -114,8 +116,13 @@ void event_begin(struct json_writer *w, struct buf *json, const char *type)
 
 void event_end(struct event_frame *f, struct json_writer *w, struct buf *json)
 {
+    static const size_t before = sizeof "{\"type\":\"" - 1;
     reply_timestamp(w);
     json_object_end(w);
+    if (w->err == 0 && f->named) { /* types need no escapes */
+        const char *type = buf_data(json) + before, *end = memchr(type, '"', buf_len(json) - before);
+        (void)buf_printf(&f->out, "event: %.*s\n", (int)(end - type), type);
+    }
     if (w->err == 0 && buf_puts(&f->out, "data: ") == 0 &&
         buf_append(&f->out, buf_data(json), buf_len(json)) == 0)
         (void)buf_puts(&f->out, f->run ? "\n" : "\n\n");

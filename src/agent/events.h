@@ -24,6 +24,7 @@ struct event_frame {
     uint64_t position[2]; /* bytes put */
     uint64_t told[2];     /* ... without those of a character that is not complete */
     bool last;            /* the next event is the last one */
+    bool named;           /* every event has a line with its type */
 };
 
 int event_frame_init(struct event_frame *f, const char *process_id);

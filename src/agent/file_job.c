@@ -6,6 +6,7 @@
 #include "agent/session_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { PID_POLL_MS = 1 };
@@ -194,7 +195,8 @@ void file_job_start(struct agent *a, struct http_request *req, const struct file
 
 int file_job_resolve(struct file_job *job, const char *path, char out[PATH_MAX])
 {
-    char cwd[PATH_MAX] = AGENT_WORKSPACE;
+    char cwd[PATH_MAX];
+    (void)snprintf(cwd, sizeof cwd, "%s", agent_workdir(job->agent));
     int r = job->session && *path != '/' ? session_cwd(job->session, cwd, sizeof cwd) : 0;
     return r < 0 ? r : file_path_join(out, cwd, path);
 }

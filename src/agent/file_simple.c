@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_simple.c: POST /api/delete, /api/mkdir and /api/exists: one or two system calls each. */
+/* file_simple.c: POST /api/delete, /api/mkdir, /api/exists and /api/resolve: one or two system calls each. */
 #include "agent/file_error.h"
 #include "agent/file_job.h"
 #include "agent/file_routes.h"
@@ -193,4 +193,36 @@ void route_exists(struct agent *a, struct http_request *req, struct route_call *
 {
     (void)call;
     file_job_start(a, req, &exists_kind);
+}
+
+/* ------------------------------------------------------------------ resolve: where a path leads in a session
+ */
+
+static void resolve_run(struct file_job *job)
+{
+    const char *given = simple_job_of(job)->path;
+    char path[PATH_MAX];
+    struct reply r;
+    int err = file_job_resolve(job, given, path);
+    if (err < 0) {
+        file_job_fail(job, NULL, err, "resolve", given);
+    } else {
+        reply_begin(&r);
+        json_member_string(&r.w, "path", path);
+        file_job_send(job, &r);
+    }
+    file_job_end(job);
+}
+
+static const struct file_kind resolve_kind = {
+    .operation = "file.stat",
+    .size = sizeof(struct simple_job),
+    .check = simple_check,
+    .run = resolve_run,
+};
+
+void route_resolve(struct agent *a, struct http_request *req, struct route_call *call)
+{
+    (void)call;
+    file_job_start(a, req, &resolve_kind);
 }

@@ -32,6 +32,15 @@ static void drop(struct keeper_line *k)
     close_fd(&fd);
 }
 
+void keeper_line_say_exit(struct keeper_line *k, int code)
+{
+    const struct control_message m = {.version = CONTROL_VERSION,
+                                      .type = CONTROL_EXIT | ((uint32_t)code & 0xff)};
+    if (k && k->conn.fd >= 0)
+        (void)send(k->conn.fd, &m, sizeof m,
+                   MSG_NOSIGNAL | MSG_DONTWAIT); /* without a keeper nobody wants to know */
+}
+
 static int merge_env(struct agent *a, int memfd)
 {
     struct stat st;
@@ -49,7 +58,8 @@ static int merge_env(struct agent *a, int memfd)
             return -EIO;
         done += (size_t)r;
     }
-    return env_merge_block(&a->env, block, n);
+    int r = env_merge_block(&a->env, block, n);
+    return r < 0 ? r : settings_take_block(&a->settings, block, n);
 }
 
 static void boot(struct keeper_line *k, int memfd)

@@ -13,3 +13,5 @@ int keeper_line_new(struct agent *a, int listen_fd, void (*on_boot)(struct agent
                     struct keeper_line **ret, struct error *reterr);
 /* The current connection, -1 without; for spawner_config (arg is the keeper_line). */
 int keeper_line_fd(void *arg);
+/* The last word: the status the agent is about to end with. k may be NULL. */
+void keeper_line_say_exit(struct keeper_line *k, int code);

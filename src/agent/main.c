@@ -4,13 +4,17 @@
  *     silica-agent --sandbox                          started by the keeper, sockets inherited (control.h)
  *     silica-agent [--listen HOST:PORT] [CMD ARG...]  plain program; CMD is started beside it */
 #include "agent/agent.h"
+#include "agent/cloudflared.h"
+#include "agent/container.h"
 #include "agent/context.h"
 #include "agent/fifo_dir.h"
+#include "agent/intercept_ca.h"
 #include "agent/keeper_line.h"
 #include "agent/process.h"
 #include "agent/process_kill.h"
 #include "agent/reply.h"
 #include "agent/routes.h"
+#include "agent/rpc.h"
 #include "agent/session.h"
 #include "agent/supervisor.h"
 #include "agent/tap.h"
@@ -22,6 +26,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,6 +95,11 @@ const char *agent_getenv(const struct agent *a, const char *name)
     return value && *value ? value : NULL;
 }
 
+const char *agent_workdir(const struct agent *a)
+{
+    return a->settings.workdir ? a->settings.workdir : AGENT_WORKSPACE;
+}
+
 const char *agent_home(const struct agent *a)
 {
     const char *const homes[] = {agent_getenv(a, "HOME"), "/root"};
@@ -120,7 +130,7 @@ static void look_for_the_rest(struct timer *t)
 }
 
 /* Everything the agent has started dies with it. */
-static void shut_down(struct program *p, int code)
+static void shut_down(struct program *p, int code, bool now)
 {
     struct agent *a = &p->agent;
     pid_t roots[ROOTS_MAX];
@@ -131,10 +141,11 @@ static void shut_down(struct program *p, int code)
     p->exit_code = code;
     if (a->server)
         http_server_stop_listening(a->server);
+    muxes_leave(a);
     if (a->sandbox) {
         (void)kill(-1, SIGTERM); /* all of the namespace but us, asked politely ... */
         (void)kill(-1, SIGCONT); /* ... the stopped ones, too */
-        p->end_at_us = clock_mono_us() + (int64_t)SLEEP_GRACE_MS * 1000;
+        p->end_at_us = clock_mono_us() + (now ? 0 : (int64_t)SLEEP_GRACE_MS * 1000);
         look_for_the_rest(&p->end);
         return;
     }
@@ -163,9 +174,14 @@ static void shut_down(struct program *p, int code)
         loop_stop(a->loop);
 }
 
+void agent_end(struct agent *a, int code, bool now)
+{
+    shut_down(container_of(a, struct program, agent), code, now);
+}
+
 static void command_ended(struct agent *a, int code)
 {
-    shut_down(container_of(a, struct program, agent), code);
+    agent_end(a, code, false);
 }
 
 /* As PID 1 only signals from outside the sandbox count: those have no sender in our namespace. */
@@ -179,7 +195,7 @@ static void signals_ready(struct source *s, uint32_t events)
         if (si.ssi_signo == SIGCHLD)
             children = true;
         else if (!p->agent.sandbox || si.ssi_pid == 0)
-            shut_down(p, 0);
+            shut_down(p, 0, false);
     }
     if (children)
         reaper_run(p->agent.reaper);
@@ -252,6 +268,10 @@ static int serve(struct agent *a, int listen_fd, struct error *reterr)
 static void booted(struct agent *a)
 {
     struct error e;
+    if (settings_apply(a, &e) < 0) {
+        log_error("%s", e.msg);
+        (void)snprintf(a->refusal, sizeof a->refusal, "%.*s", (int)sizeof a->refusal - 1, e.msg);
+    }
     read_settings(a);
     (void)fcntl(AGENT_HTTP_FD, F_SETFL, O_NONBLOCK);
     if (serve(a, AGENT_HTTP_FD, &e) < 0) {
@@ -283,10 +303,25 @@ static int start_sandbox(struct program *p, struct error *reterr)
     return spawner_new(&config, &a->spawner, reterr);
 }
 
+/* Before anything is served: the certificate may still be on its way. */
+static int wait_for_certificate(struct agent *a, struct error *reterr)
+{
+    int64_t deadline = clock_mono_ms() + INTERCEPT_CA_WAIT_MS;
+    int r = intercept_ca_take(a, reterr);
+    while (r == -ENOENT && clock_mono_ms() < deadline) {
+        (void)poll(NULL, 0, INTERCEPT_CA_LOOK_MS);
+        r = intercept_ca_take(a, reterr);
+    }
+    return r;
+}
+
 static int start_plain(struct program *p, struct error *reterr)
 {
     struct agent *a = &p->agent;
     int fd;
+    int ca = intercept_ca_wanted(a) ? wait_for_certificate(a, reterr) : 0;
+    if (ca < 0)
+        return ca;
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     struct spawner_config config = {.loop = a->loop, .reaper = a->reaper, .nofile = p->nofile};
     int r = spawner_new(&config, &a->spawner, reterr);
@@ -299,7 +334,8 @@ static int start_plain(struct program *p, struct error *reterr)
     char name[80];
     if (socket_local_name(fd, name, sizeof name) == 0)
         log_info("listening on %s", name);
-    return p->command ? supervisor_start(a, p->command, command_ended, &p->supervisor, reterr) : 0;
+    struct supervisor_config command = {.argv = p->command, .ended = command_ended};
+    return p->command ? supervisor_start(a, &command, &p->supervisor, reterr) : 0;
 }
 
 /* Sessions, streams and spools hold descriptors; the soft limit is meant for programs that use select(2). */
@@ -320,9 +356,14 @@ static int start(struct program *p, struct error *reterr)
     list_init(&a->leftovers);
     process_tags_init(a);
     list_init(&a->muxes);
+    list_init(&a->rpcs);
+    rpc_budget_init(a);
+    list_init(&a->cloudflareds);
     list_init(&a->terminals);
     a->spools = (struct spool_pool){.memory_max_bytes = 8 << 20, .dirs = spool_dirs};
     int r = env_merge(&a->env, environ);
+    if (r == 0)
+        r = settings_take_all(&a->settings, environ);
     if (r < 0)
         return error_sys(reterr, -r, "read the environment");
     read_settings(a);
@@ -353,6 +394,9 @@ static void stop(struct program *p)
     http_server_free(a->server);
     watches_free(a->watches);
     exposed_ports_free(a->exposed);
+    container_execs_free(a);
+    main_command_free(a);
+    cloudflareds_free(a);
     contexts_free(a);
     sessions_free(a);
     processes_free(a);
@@ -367,6 +411,7 @@ static void stop(struct program *p)
     reaper_free(a->reaper);
     loop_free(a->loop);
     env_done(&a->env);
+    settings_done(&a->settings);
 }
 
 static int usage(void)
@@ -401,6 +446,7 @@ int main(int argc, char **argv)
         log_error("%s", e.code ? e.msg : strerror(-r));
         p->exit_code = 1;
     }
+    keeper_line_say_exit(p->keeper, p->exit_code);
     stop(p);
     return p->exit_code;
 }

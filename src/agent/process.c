@@ -365,7 +365,7 @@ static void spawned(struct spawn *spawn, pid_t pid, int err, enum spawn_stage st
         char why[256];
         if (stage == SPAWN_STAGE_CWD)
             (void)snprintf(why, sizeof why, BAD_CWD_FORMAT ": %s",
-                           p->request.cwd ? p->request.cwd : AGENT_WORKSPACE, strerror(err));
+                           p->request.cwd ? p->request.cwd : agent_workdir(p->agent), strerror(err));
         else
             (void)snprintf(why, sizeof why, "cannot start " AGENT_BASH ": %s", strerror(err));
         fail_start(p, &(struct process_failure){.why = why});
@@ -393,7 +393,7 @@ static int start_sessionless(struct process *p)
     tap_init(&p->taps[1], a, err[0], NULL, NULL);
     const char *cwd = p->request.cwd;
     if (!cwd)
-        cwd = access(AGENT_WORKSPACE, X_OK) == 0 ? AGENT_WORKSPACE : agent_home(a);
+        cwd = access(agent_workdir(a), X_OK) == 0 ? agent_workdir(a) : agent_home(a);
     p->tag = process_tag_new(a);
     struct spawn_target target = {.path = AGENT_BASH,
                                   .argv = argv,

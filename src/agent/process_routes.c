@@ -4,19 +4,11 @@
 #include "agent/reply.h"
 #include "agent/routes.h"
 #include "agent/stream.h"
-#include "base/clock.h"
 
 #include <errno.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------ shared answers */
-
-static void put_time(struct json_writer *w, const char *key, int64_t wall_ms)
-{
-    char text[CLOCK_ISO_SIZE];
-    clock_iso(wall_ms, text);
-    json_member_string(w, key, text);
-}
 
 static void put_process(struct json_writer *w, const struct process *p, bool with_end)
 {
@@ -25,10 +17,10 @@ static void put_process(struct json_writer *w, const struct process *p, bool wit
     json_member_int(w, "pid", p->pid);
     json_member_string(w, "command", p->command);
     json_member_string(w, "status", process_status_name(p));
-    put_time(w, "startTime", p->started_ms);
+    reply_time(w, "startTime", p->started_ms);
     bool legacy = p->agent->legacy_03; /* always has both members */
     if (p->ended && (with_end || legacy)) {
-        put_time(w, "endTime", p->ended_ms);
+        reply_time(w, "endTime", p->ended_ms);
     } else if (legacy) {
         json_put_key(w, "endTime");
         json_put_null(w);

@@ -5,6 +5,7 @@
  * takes it. Nothing is kept but what the two connections' own queues hold. */
 #include "agent/proxy.h"
 #include "agent/dial.h"
+#include "net/http_hop.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,44 +26,16 @@ struct proxy {
     void *arg;
 };
 
-static bool name_in(const char *const *names, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcasecmp(names[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* Of one connection, not of the message (RFC 9110 section 7.6.1), and what frames it. */
-static bool hop_by_hop(const struct http_header *headers, size_t count, const char *name)
-{
-    static const char *const names[] = {"Connection",
-                                        "Keep-Alive",
-                                        "Proxy-Connection",
-                                        "Proxy-Authenticate",
-                                        "Proxy-Authorization",
-                                        "TE",
-                                        "Trailer",
-                                        "Transfer-Encoding",
-                                        "Upgrade",
-                                        "Content-Length"};
-    if (name_in(names, ARRAY_SIZE(names), name))
-        return true;
-    for (size_t i = 0; i < count; i++)
-        if (strcasecmp(headers[i].name, "Connection") == 0 && http_list_has(headers[i].value, name))
-            return true;
-    return false;
-}
-
 /* What passes, plus our own Host when host is given. Returns the number, at most HEADERS_MAX. */
 static size_t filter(const struct http_header *from, size_t count, const char *host, const char *const *but,
                      size_t but_count, struct http_header to[HEADERS_MAX])
 {
     size_t n = 0;
+    struct http_hops hops = http_hops_of(from, count);
     if (host)
         to[n++] = (struct http_header){"Host", host};
     for (size_t i = 0; i < count && n < HEADERS_MAX; i++)
-        if (!hop_by_hop(from, count, from[i].name) && !name_in(but, but_count, from[i].name))
+        if (!http_is_hop(&hops, from[i].name) && !http_name_in(but, but_count, from[i].name))
             to[n++] = from[i];
     return n;
 }

@@ -75,6 +75,7 @@ static const struct error_code codes[] = {
     {"OPENCODE_STARTUP_FAILED", 503, NULL},
     {"PROCESS_READY_TIMEOUT", 408, NULL},
     {"PROCESS_EXITED_BEFORE_READY", 500, NULL},
+    {"USER_NOT_FOUND", 400, "Name a user of the image, or a number, and let the sandbox sleep once."},
     {"WATCH_NOT_FOUND", 404, NULL},
     {"WATCH_START_ERROR", 500, NULL},
     {"WATCH_STOP_ERROR", 500, NULL},
@@ -86,6 +87,11 @@ static const struct error_code codes[] = {
     {"CONTAINER_UNAVAILABLE", 503, "Try again in a moment."},
     {"OPERATION_INTERRUPTED", 409, "Check whether the operation had an effect before you repeat it."},
     {"SECURITY_VALIDATION_FAILED", 500, NULL},
+    {"TUNNEL_ALREADY_RUNNING", 500, NULL},
+    {"TUNNEL_NOT_FOUND", 500, NULL},
+    {"TUNNEL_START_ERROR", 500, NULL},
+    {"TUNNEL_RUN_CONFLICT", 500, NULL},
+    {"CLOUDFLARED_NOT_FOUND", 500, "Install cloudflared in the image."},
     /* limits of ours; not 503, which makes clients repeat the request for minutes */
     {"TOO_MANY_SESSIONS", 429, "Delete sessions that are not needed any more."},
     {"TOO_MANY_PROCESSES", 429, "End processes that are not needed any more."},
@@ -112,6 +118,13 @@ void reply_timestamp(struct json_writer *w)
     char now[CLOCK_ISO_SIZE];
     clock_iso_now(now);
     json_member_string(w, "timestamp", now);
+}
+
+void reply_time(struct json_writer *w, const char *key, int64_t wall_ms)
+{
+    char text[CLOCK_ISO_SIZE];
+    clock_iso(wall_ms, text);
+    json_member_string(w, key, text);
 }
 
 void reply_begin(struct reply *r)

@@ -28,6 +28,7 @@ struct reply {
 
 void reply_begin(struct reply *r);
 void reply_timestamp(struct json_writer *w); /* "timestamp":"<now>" */
+void reply_time(struct json_writer *w, const char *key, int64_t wall_ms);
 void reply_send(struct reply *r, struct http_request *req);
 
 /* code: a name of http.md section 4; an unknown one is answered with 500. The message may hold any bytes. */

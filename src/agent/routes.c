@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* routes.c: see routes.h. */
 #include "agent/routes.h"
+#include "agent/container.h"
 #include "agent/file_routes.h"
 #include "agent/reply.h"
 #include "agent/tunnel.h"
@@ -50,6 +51,12 @@ static const struct route routes[] = {
     {"POST", "/api/backup/upload-parts", BODY_JSON_NUL, route_backup_upload},
     {"POST", "/api/watch", BODY_TOLERANT, route_watch},
     {"POST", "/api/watch/check", BODY_TOLERANT, route_watch_check},
+    {"GET", "/api/tunnels", BODY_NONE, route_tunnel_list},
+    {"POST", "/api/tunnels/quick", BODY_JSON, route_tunnel_quick},
+    {"POST", "/api/tunnels/named", BODY_JSON, route_tunnel_named},
+    {"POST", "/api/tunnels/destroy", BODY_JSON, route_tunnel_destroy},
+    {"POST", "/api/tunnels/ensure", BODY_JSON, route_tunnel_ensure},
+    {"POST", "/api/tunnels/stop", BODY_JSON, route_tunnel_stop},
     {"POST", "/api/expose-port", BODY_JSON, route_expose_port},
     {"DELETE", "/api/unexpose-port", BODY_JSON, route_unexpose_port},
     {"GET", "/api/exposed-ports", BODY_NONE, route_exposed_ports},
@@ -63,6 +70,7 @@ static const struct route routes[] = {
     {"POST", "/api/mkdir", BODY_OWN, route_mkdir},
     {"POST", "/api/list-files", BODY_OWN, route_list_files},
     {"POST", "/api/exists", BODY_OWN, route_exists},
+    {"POST", "/api/resolve", BODY_OWN, route_resolve},
     {"GET", "/file/**", BODY_OWN, route_file_get},
     {"HEAD", "/file/**", BODY_OWN, route_file_get},
     {"PUT", "/file/**", BODY_OWN, route_file_put},
@@ -113,8 +121,11 @@ static const struct route *find(const struct http_request *req, char *param, siz
 {
     param[0] = '\0';
     for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
-        if (strcmp(routes[i].method, req->method) == 0 && matches(routes[i].pattern, req->path, param, cap))
+        if (strcmp(routes[i].method, req->method) == 0 && matches(routes[i].pattern, req->path, param, cap)) {
+            if (param[0]) /* an id that a segment cannot hold comes percent-encoded in the query */
+                (void)http_query_get(req->query, "param", param, cap);
             return &routes[i];
+        }
     return NULL;
 }
 
@@ -163,7 +174,11 @@ void routes_request(struct http_request *req, void *arg)
 {
     struct agent *a = arg;
     struct route_call call = {0};
-    if (tunnel_request(a, req) || websockets_request(a, req))
+    if (a->refusal[0]) {
+        reply_error(req, "USER_NOT_FOUND", "%s", a->refusal);
+        return;
+    }
+    if (tunnel_request(a, req) || websockets_request(a, req) || container_request(a, req))
         return;
     if (strncmp(req->path, "/proxy/", 7) == 0) { /* whatever the method: it is the service's business */
         route_proxy(a, req, &call);

@@ -7,7 +7,7 @@
 
 /* What the router found out about a request; valid during the handler's call. */
 struct route_call {
-    char param[1024];              /* what {x} matched, not decoded; "" without */
+    char param[1024];              /* what {x} matched, not decoded, or ?param=, decoded; "" without */
     const struct json_value *body; /* NULL: no (valid) body */
     struct json_doc
         *doc; /* owner of body; a handler may take_ptr it, the text lives as long as the request */
@@ -31,6 +31,8 @@ route_handler route_port_watch, route_port_check, route_ports;
 route_handler route_git_checkout;
 route_handler route_backup_create, route_backup_restore, route_backup_upload;
 route_handler route_watch, route_watch_check;
+route_handler route_tunnel_quick, route_tunnel_named, route_tunnel_destroy, route_tunnel_list,
+    route_tunnel_ensure, route_tunnel_stop;
 route_handler route_expose_port, route_unexpose_port, route_exposed_ports, route_exposed_port_delete,
     route_proxy;
 

@@ -174,7 +174,7 @@ static int open_shell(struct session *s, struct error *reterr)
         r = env_set(&env, "LANG", "C.UTF-8");
     if (r == 0)
         r = env_set(&env, "LC_ALL", "C.UTF-8");
-    const char *cwd = s->config.cwd ? s->config.cwd : AGENT_WORKSPACE;
+    const char *cwd = s->config.cwd ? s->config.cwd : agent_workdir(a);
     if (!is_directory(cwd))
         cwd = agent_home(a);
     if (r == 0)
@@ -291,7 +291,7 @@ int session_cwd(const struct session *s, char *out, size_t cap)
     char path[32];
     pid_t pid = s->shell ? shell_pid(s->shell) : 0;
     if (!pid) { /* on its way */
-        const char *cwd = s->config.cwd ? s->config.cwd : AGENT_WORKSPACE;
+        const char *cwd = s->config.cwd ? s->config.cwd : agent_workdir(s->agent);
         if (!is_directory(cwd))
             cwd = agent_home(s->agent);
         return (size_t)snprintf(out, cap, "%s", cwd) < cap ? 0 : -ENAMETOOLONG;

@@ -29,6 +29,7 @@ struct spawner {
     struct list pending;
     size_t pending_count, sent_count;
     uint32_t seq;
+    struct account account;
 };
 
 static void start(struct spawner *sp);
@@ -181,6 +182,11 @@ void spawner_placed(struct spawner *sp)
     flush(sp);
 }
 
+void spawner_use(struct spawner *sp, const struct account *account)
+{
+    sp->account = *account;
+}
+
 int spawner_new(const struct spawner_config *config, struct spawner **ret, struct error *reterr)
 {
     struct spawner *sp = calloc(1, sizeof *sp);
@@ -221,6 +227,7 @@ static int memfd_of(const struct spawn *s)
 
 static int send_request(struct spawner *sp, struct spawn *s)
 {
+    const struct account *account = s->account ? s->account : &sp->account;
     struct spawn_message m = {
         .magic = SPAWN_MAGIC,
         .seq = s->seq,
@@ -228,7 +235,11 @@ static int send_request(struct spawner *sp, struct spawn *s)
         .envc = s->envc,
         .blob_len = (uint32_t)s->blob_len,
         .tag = s->tag,
+        .uid = account->uid,
+        .gid = account->gid,
+        .group_count = account->group_count,
     };
+    memcpy(m.groups, account->groups, sizeof m.groups);
     union {
         struct cmsghdr align;
         char space[CMSG_SPACE(sizeof(int) * SPAWN_FDS_MAX)];
@@ -321,7 +332,8 @@ int spawner_spawn(struct spawner *sp, struct spawn *s, const struct spawn_target
                         .spawner = sp,
                         .fds = {t->fds[0], t->fds[1], t->fds[2]},
                         .terminal = t->terminal,
-                        .tag = t->tag};
+                        .tag = t->tag,
+                        .account = t->account};
     s->blob_len =
         strings_size(head, &ignored) + strings_size(t->argv, &s->argc) + strings_size(env, &s->envc);
     int r = -E2BIG;

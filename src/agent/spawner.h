@@ -5,6 +5,7 @@
  * written per command. It is the workload's equal, not the agent's: its answers are checked. */
 #pragma once
 
+#include "agent/account.h"
 #include "agent/list.h"
 #include "agent/reaper.h"
 #include "net/loop.h"
@@ -27,6 +28,9 @@ struct spawner_config {
 int spawner_new(const struct spawner_config *config, struct spawner **ret, struct error *reterr);
 void spawner_free(struct spawner *sp); /* pending requests are forgotten without a callback */
 
+/* Whose processes they are from now on; copied. Before the first: root's. */
+void spawner_use(struct spawner *sp, const struct account *account);
+
 void spawner_connected(struct spawner *sp); /* there is a new control connection */
 void spawner_placed(struct spawner *sp);    /* the keeper has answered PLACED */
 
@@ -46,6 +50,7 @@ struct spawn {
     uint32_t argc, envc;
     int fds[3];
     uint64_t tag;
+    const struct account *account;
 };
 
 struct spawn_target {
@@ -56,6 +61,8 @@ struct spawn_target {
     int fds[3];    /* 0, 1, 2 of the new process; -1: /dev/null. Taken over and closed, also on failure */
     bool terminal; /* descriptor 0 becomes the controlling terminal of its session */
     uint64_t tag;  /* process_tag.h; 0: none */
+    const struct account
+        *account; /* whose process it is; must stay until it is started. NULL: as all others */
 };
 
 /* 0, or -ENOMEM, -E2BIG, -EAGAIN (too many requests wait); then there is no callback. */

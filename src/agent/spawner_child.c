@@ -30,9 +30,23 @@ struct job {
     int fds[3];
     bool terminal;
     uint64_t tag;
+    const struct spawn_message *account; /* whose process it will be */
     volatile int err;
     volatile enum spawn_stage stage;
 };
+
+/* Raw calls: the C library's would speak to threads that are not there. What was root's to do is given up by
+ * the kernel with the id. */
+static int become(const struct spawn_message *m)
+{
+    if (!m->uid && !m->gid && !m->group_count)
+        return 0;
+    if (syscall(SYS_setgroups, MIN(m->group_count, (uint32_t)ACCOUNT_GROUPS_MAX), m->groups) < 0 ||
+        syscall(SYS_setresgid, m->gid, m->gid, m->gid) < 0 ||
+        syscall(SYS_setresuid, m->uid, m->uid, m->uid) < 0)
+        return -1;
+    return 0;
+}
 
 /* Runs on its own stack in the spawner's memory: system calls only. */
 static int new_process(void *arg)
@@ -42,6 +56,9 @@ static int new_process(void *arg)
     (void)umask(022);
     if (j->tag)
         (void)setrlimit(RLIMIT_LOCKS, &(struct rlimit){j->tag, j->tag}); /* lowering never fails */
+    j->stage = SPAWN_STAGE_FORK;
+    if (become(j->account) < 0)
+        goto fail;
     j->stage = SPAWN_STAGE_CWD;
     if (chdir(j->cwd) < 0)
         goto fail;
@@ -158,6 +175,9 @@ static int parse_blob(struct job *j, const struct spawn_message *m, char *blob, 
 static void run(struct job *j, char *stack, struct spawn_answer *a)
 {
     int pid = clone(new_process, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, j);
+    /* the new process shared our memory when it changed its ids, which makes memory undumpable */
+    if (j->account->uid || j->account->gid)
+        (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     if (pid < 0) {
         a->err = errno;
         a->stage = SPAWN_STAGE_FORK;
@@ -193,7 +213,7 @@ static int serve_one(int sock, char *in, char *stack)
             fd_count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
             memcpy(fds, CMSG_DATA(c), sizeof(int) * (size_t)fd_count);
         }
-    struct job j = {.fds = {-1, -1, -1}, .tag = m->tag, .terminal = m->flags & SPAWN_TERMINAL};
+    struct job j = {.fds = {-1, -1, -1}, .tag = m->tag, .terminal = m->flags & SPAWN_TERMINAL, .account = m};
     int next = 0;
     for (int i = 0; i < 3; i++)
         if (m->flags & (1U << i) && next < fd_count)
@@ -223,6 +243,9 @@ static int serve_one(int sock, char *in, char *stack)
 _Noreturn void spawner_main(int sock, int control_fd, const struct spawner_config *config)
 {
     reset_signals();
+    /* an agent whose files are a user's starts us, too */
+    (void)syscall(SYS_setfsuid, 0);
+    (void)syscall(SYS_setfsgid, 0);
     (void)prctl(PR_SET_NAME, "silica-spawner", 0, 0, 0);
     close_all_but(&sock, &control_fd);
     if (control_fd >= 0) {

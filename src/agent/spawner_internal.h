@@ -21,6 +21,8 @@ struct spawn_message {
     uint32_t argc, envc;
     uint32_t blob_len;
     uint64_t tag; /* 0: none */
+    uint32_t uid, gid;
+    uint32_t group_count, groups[ACCOUNT_GROUPS_MAX];
 };
 
 struct spawn_answer {

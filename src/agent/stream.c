@@ -30,6 +30,7 @@ struct reader {
     uint64_t replay_end[2];
     uint64_t dropped[2]; /* gone before it could be read, not told yet */
     bool full;           /* the peer has no room */
+    bool rpc;            /* see struct stream_position */
 };
 
 static void reader_free(struct reader *r)
@@ -145,7 +146,8 @@ static void put_last(struct reader *r)
     event_begin(&w, &json, "exit");
     json_member_string(&w, "processId", p->id);
     json_member_int(&w, "exitCode", p->exit_code);
-    json_member_string(&w, "data", text);
+    if (!r->rpc)
+        json_member_string(&w, "data", text);
     event_end(&r->frame, &w, &json);
     if (!p->agent->legacy_03)
         return;
@@ -222,7 +224,8 @@ struct stream_position stream_position_of(const struct http_request *req)
 {
     const char *id = http_request_header(req, "Last-Event-ID");
     char ids[8];
-    struct stream_position p = {.ids = id || (http_query_get(req->query, "ids", ids, sizeof ids) &&
+    struct stream_position p = {.rpc = query_has(req->query, "rpc"),
+                                .ids = id || (http_query_get(req->query, "ids", ids, sizeof ids) &&
                                               (strcmp(ids, "1") == 0 || strcmp(ids, "true") == 0))};
     if (id && parse_number(&id, 16, &p.run) && p.run && *id++ == '-' && parse_number(&id, 10, &p.offset[0]) &&
         *id++ == '-' && parse_number(&id, 10, &p.offset[1])) {
@@ -242,6 +245,12 @@ static void begin_stream(struct reader *r)
         json_member_string(&w, "command", p->command);
         if (r->frame.run)
             json_member_string(&w, "processId", p->id);
+        if (r->rpc) {
+            json_member_string(&w, "sessionId", p->session_id);
+            json_member_int(&w, "pid", p->pid);
+        }
+    } else if (r->rpc) {
+        return;
     } else {
         event_begin(&w, &json, "process_info");
         json_member_string(&w, "processId", p->id);
@@ -268,6 +277,8 @@ int stream_attach(struct process *p, struct http_request *req, enum stream_kind 
     r->req = req;
     r->kind = kind;
     r->frame.run = from && from->ids ? p->run : 0;
+    r->rpc = from && from->rpc;
+    r->frame.named = r->rpc && kind == STREAM_EXECUTE;
     r->replaying = kind == STREAM_PROCESS && !r->frame.run ? 0 : 2;
     for (int i = 0; i < 2; i++) {
         r->replay_end[i] = process_visible_end(p, i + 1);
@@ -354,7 +365,8 @@ void route_execute_stream(struct agent *a, struct http_request *req, struct rout
     sc->from = from;
     req->user = sc;
     req->on_gone = call_gone;
-    r = process_start(a, &c, &(struct process_options){.live = true, .started = started, .arg = sc});
+    r = process_start(
+        a, &c, &(struct process_options){.live = true, .timeout = from.rpc, .started = started, .arg = sc});
     if (r < 0) {
         req->on_gone = NULL;
         free(sc);

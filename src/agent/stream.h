@@ -14,6 +14,7 @@ struct stream_position {
     bool ids;     /* it wants to see ids at all: the header, or ?ids=1 */
     bool resumes; /* what follows is set */
     bool ended;   /* it has seen the last event */
+    bool rpc;     /* ?rpc: the events as /rpc has them */
     uint64_t run, offset[2];
 };
 struct stream_position stream_position_of(const struct http_request *req);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* supervisor.c: see supervisor.h. */
 #include "agent/supervisor.h"
+#include "agent/program.h"
 #include "agent/tap.h"
 #include "base/log.h"
 
@@ -19,7 +20,7 @@ struct supervisor {
     pid_t pid;
     struct tap taps[2];
     struct buf lines[2];
-    void (*ended)(struct agent *a, int code);
+    struct supervisor_config config;
 };
 
 pid_t supervisor_pid(const struct supervisor *s)
@@ -45,8 +46,11 @@ static void log_line(const char *line, size_t n)
     log_debug("command: %s", text);
 }
 
-static void on_data(struct buf *lines, const char *data, size_t n)
+static void on_data(struct supervisor *s, int stream, const char *data, size_t n)
 {
+    struct buf *lines = &s->lines[stream - 1];
+    if (s->config.output)
+        s->config.output(s->agent, stream, data, n);
     if (!log_enabled(LOG_DEBUG))
         return;
     while (n) {
@@ -65,12 +69,12 @@ static void on_data(struct buf *lines, const char *data, size_t n)
 
 static void out_data(struct tap *t, const char *data, size_t n)
 {
-    on_data(&container_of(t, struct supervisor, taps[0])->lines[0], data, n);
+    on_data(container_of(t, struct supervisor, taps[0]), 1, data, n);
 }
 
 static void err_data(struct tap *t, const char *data, size_t n)
 {
-    on_data(&container_of(t, struct supervisor, taps[1])->lines[1], data, n);
+    on_data(container_of(t, struct supervisor, taps[1]), 2, data, n);
 }
 
 static void tap_end(struct tap *t)
@@ -82,8 +86,10 @@ static void exited(struct child *c, int code)
 {
     struct supervisor *s = container_of(c, struct supervisor, child);
     s->pid = 0;
-    if (code)
-        s->ended(s->agent, code);
+    for (int i = 0; i < 2; i++)
+        (void)tap_drain(&s->taps[i]); /* its last words */
+    if (code || s->config.is_main)
+        s->config.ended(s->agent, code);
     else
         log_info("the command has ended; serving on");
 }
@@ -92,36 +98,24 @@ static void spawned(struct spawn *spawn, pid_t pid, int err, enum spawn_stage st
 {
     struct supervisor *s = container_of(spawn, struct supervisor, spawn);
     (void)stage;
-    if (!pid) {
+    if (pid) {
+        s->pid = pid;
+        reaper_watch(s->agent->reaper, &s->child, pid, exited);
+        for (int i = 0; i < 2; i++)
+            (void)tap_follow(&s->taps[i]);
+    }
+    if (s->config.started) {
+        s->config.started(s->agent, err);
+    } else if (!pid) {
         log_error("cannot start the command: %s", strerror(err));
-        s->ended(s->agent, 1);
-        return;
+        s->config.ended(s->agent, 1);
     }
-    s->pid = pid;
-    reaper_watch(s->agent->reaper, &s->child, pid, exited);
-    for (int i = 0; i < 2; i++)
-        (void)tap_follow(&s->taps[i]);
 }
 
-/* The first executable of that name in PATH. */
-static int find_program(const struct agent *a, const char *name, char out[PATH_MAX])
+int supervisor_start(struct agent *a, const struct supervisor_config *config, struct supervisor **ret,
+                     struct error *reterr)
 {
-    const char *path = agent_getenv(a, "PATH");
-    if (strchr(name, '/'))
-        return snprintf(out, PATH_MAX, "%s", name) < PATH_MAX ? 0 : -ENAMETOOLONG;
-    for (const char *p = path ? path : "/usr/local/bin:/usr/bin:/bin"; *p;) {
-        size_t n = strcspn(p, ":");
-        int len = snprintf(out, PATH_MAX, "%.*s/%s", (int)n, n ? p : ".", name);
-        if (len < PATH_MAX && access(out, X_OK) == 0)
-            return 0;
-        p += n + (p[n] == ':');
-    }
-    return -ENOENT;
-}
-
-int supervisor_start(struct agent *a, char *const *argv, void (*ended)(struct agent *a, int code),
-                     struct supervisor **ret, struct error *reterr)
-{
+    char *const *argv = config->argv;
     char path[PATH_MAX], cwd[PATH_MAX];
     struct env_list env = {0};
     int fds[2][2] = {{-1, -1}, {-1, -1}};
@@ -129,10 +123,11 @@ int supervisor_start(struct agent *a, char *const *argv, void (*ended)(struct ag
     if (!s)
         return error_sys(reterr, ENOMEM, "start '%s'", argv[0]);
     s->agent = a;
-    s->ended = ended;
+    s->config = *config;
+    s->config.argv = NULL; /* the caller's, and used only now */
     const char *raw = agent_getenv(a, "SANDBOX_RAW_CHILD_STDIO");
-    bool inherit = raw && strcmp(raw, "1") == 0;
-    int r = find_program(a, argv[0], path);
+    bool inherit = raw && strcmp(raw, "1") == 0 && !config->output;
+    int r = program_find(&a->env, argv[0], path, sizeof path);
     for (int i = 0; i < 2 && r == 0; i++)
         if (inherit ? (fds[i][1] = fcntl(i + 1, F_DUPFD_CLOEXEC, 3)) < 0
                     : pipe2(fds[i], O_CLOEXEC) < 0 || fcntl(fds[i][0], F_SETFL, O_NONBLOCK) < 0)
@@ -142,22 +137,41 @@ int supervisor_start(struct agent *a, char *const *argv, void (*ended)(struct ag
     s->lines[0] = s->lines[1] = BUF_INIT(LINE_MAX_BYTES);
     if (r == 0)
         r = env_merge(&env, a->env.vars);
-    if (r == 0)
+    if (r == 0 && !config->is_main)
         r = env_set(&env, "SANDBOX_STARTED", "true");
+    if (!config->cwd && !getcwd(cwd, sizeof cwd))
+        (void)snprintf(cwd, sizeof cwd, "/");
     struct spawn_target target = {
         .path = path,
         .argv = (const char *const *)argv,
         .env = env.vars,
-        .cwd = getcwd(cwd, sizeof cwd) ? cwd : "/",
+        .cwd = config->cwd ? config->cwd : cwd,
         .fds = {-1, fds[0][1], fds[1][1]},
     };
-    if (r == 0)
+    if (r == 0) {
         r = spawner_spawn(a->spawner, &s->spawn, &target, spawned);
+    } else {
+        close_fd(&fds[0][1]);
+        close_fd(&fds[1][1]);
+    }
     env_done(&env);
-    if (r < 0) { /* the program ends: nothing to tidy up */
-        free(s);
+    if (r < 0) {
+        supervisor_free(s);
         return error_sys(reterr, -r, "start '%s'", argv[0]);
     }
     *ret = s;
     return 0;
+}
+
+void supervisor_free(struct supervisor *s)
+{
+    if (!s)
+        return;
+    spawner_cancel(&s->spawn);
+    reaper_forget(s->agent->reaper, &s->child);
+    for (int i = 0; i < 2; i++) {
+        tap_close(&s->taps[i]);
+        buf_done(&s->lines[i]);
+    }
+    free(s);
 }

@@ -170,7 +170,7 @@ static void begin(struct terminal_start *s)
     int r = s->env.count ? 0 : env_merge(&s->env, s->agent->env.vars);
     if (r == 0)
         r = set_terminal_vars(&s->env);
-    if (r == 0 && !s->cwd && !(s->cwd = strdup(AGENT_WORKSPACE)))
+    if (r == 0 && !s->cwd && !(s->cwd = strdup(agent_workdir(s->agent))))
         r = -ENOMEM;
     if (r < 0)
         fail(s, "Failed to create PTY: out of memory");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* websockets.h: the agent's WebSockets: requests over /ws and /api/ws (ws_mux.c), terminals at /ws/pty
- * (terminal.c). */
+/* websockets.h: the agent's WebSockets: requests over /ws and /api/ws (ws_mux.c), calls over /rpc (rpc.c),
+ * terminals at /ws/pty (terminal.c). */
 #pragma once
 
 #include "agent/agent.h"
@@ -11,6 +11,8 @@ void websockets_free(struct agent *a); /* terminals, too */
 
 /* ws_mux.c: serves requests on a WebSocket. The request has a proper handshake. */
 void mux_accept(struct agent *a, struct http_request *req);
+/* A proper goodbye to all of them: calls over a connection that just breaks hang in the official client. */
+void muxes_leave(struct agent *a);
 void muxes_free(struct agent *a);
 
 /* Ends the terminal of a session, if there is one: its shell is hung up, its clients hear of its exit. */

@@ -5,12 +5,11 @@
  * A request that arrives as a message is sent as HTTP over a socket pair whose other end the agent's server
  * has adopted, and the answer is turned back into messages. So there is one set of handlers, and whatever
  * holds for a request over HTTP (order under the session's lock, back pressure, what a disconnect ends and
- * what it does not) holds here: a cancelled stream is a closed connection. Pairs that can be used again are
- * kept.
+ * what it does not) holds here: a cancelled stream is a closed connection (inner_http.h).
  *
  * When the WebSocket is full each answer stops at its next piece until there is room. Answers that are not
  * streams must be one message, so they are collected first (MUX_ANSWER_MAX). */
-#include "agent/agent.h"
+#include "agent/inner_http.h"
 #include "agent/reply.h"
 #include "agent/websockets.h"
 #include "agent/ws_events.h"
@@ -20,11 +19,9 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 enum {
     MUX_REQUESTS_MAX = 1024, /* of one connection at a time; beyond: 503, which clients try again */
-    MUX_IDLE_MAX = 8,
     MUX_HEADERS_MAX = 64,
     MUX_ANSWER_MAX = 128 << 20,
     MUX_FRAME = 64 * 1024, /* a message's own text around what it carries */
@@ -32,12 +29,10 @@ enum {
 
 struct mux {
     struct list link; /* of the agent */
-    struct agent *agent;
     struct ws *ws;
     struct list requests;
     size_t count;
-    struct http_client *idle[MUX_IDLE_MAX];
-    size_t idle_count;
+    struct inner_http inner;
     bool blocked;
 };
 
@@ -121,52 +116,12 @@ static void send_event(struct ws_events *e, const char *event, const char *data,
         http_client_pause(q->client);
 }
 
-/* ------------------------------------------------------------------ connections to ourselves */
-
-static void idle_closed(struct http_client *client)
-{
-    struct mux *m = http_client_user(client);
-    for (size_t i = 0; i < m->idle_count; i++)
-        if (m->idle[i] == client) {
-            m->idle[i] = m->idle[--m->idle_count];
-            break;
-        }
-    http_client_free(client);
-}
-
-static struct http_client *client_get(struct mux *m)
-{
-    struct http_client *client;
-    struct error e;
-    int pair[2];
-    if (m->idle_count)
-        return m->idle[--m->idle_count];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
-        return NULL;
-    if (http_server_adopt(m->agent->server, pair[1], &e) < 0) {
-        (void)close(pair[0]);
-        (void)close(pair[1]);
-        return NULL;
-    }
-    return http_client_new(m->agent->loop, pair[0], &client, &e) < 0 ? NULL : client;
-}
-
-static void client_put(struct mux *m, struct http_client *client)
-{
-    if (!http_client_reusable(client) || m->idle_count == MUX_IDLE_MAX) {
-        http_client_free(client);
-        return;
-    }
-    http_client_set_user(client, m);
-    m->idle[m->idle_count++] = client;
-}
-
 static void request_free(struct mux_request *q)
 {
     list_remove(&q->link);
     q->mux->count--;
     if (q->client)
-        client_put(q->mux, q->client);
+        inner_http_put(&q->mux->inner, q->client);
     ws_events_done(&q->events);
     buf_done(&q->id);
     buf_done(&q->body);
@@ -234,7 +189,7 @@ static const struct http_client_ops answer_ops = {
     .on_head = on_head,
     .on_data = on_data,
     .on_end = on_end,
-    .on_idle_close = idle_closed,
+    .on_idle_close = inner_http_idle_closed,
 };
 
 /* ------------------------------------------------------------------ the request */
@@ -321,7 +276,7 @@ static void handle_request(struct mux *m, const struct json_value *message, stru
     ws_events_init(&q->events);
     list_append(&m->requests, &q->link);
     m->count++;
-    q->client = client_get(m);
+    q->client = inner_http_get(&m->inner);
     if (q->client)
         http_client_set_user(q->client, q);
     int r = q->client ? send_request(q, message) : -ENOMEM;
@@ -386,8 +341,7 @@ static void mux_free(struct mux *m)
 {
     list_remove(&m->link);
     list_for_each(i, &m->requests) request_free(list_entry(i, struct mux_request, link));
-    while (m->idle_count)
-        http_client_free(m->idle[--m->idle_count]);
+    inner_http_done(&m->inner);
     free(m);
 }
 
@@ -425,9 +379,15 @@ void mux_accept(struct agent *a, struct http_request *req)
         free(m);
         return;
     }
-    m->agent = a;
+    m->inner.agent = a;
     list_init(&m->requests);
     list_append(&a->muxes, &m->link);
+}
+
+void muxes_leave(struct agent *a)
+{
+    list_for_each(i, &a->muxes)
+        ws_fail(list_entry(i, struct mux, link)->ws, WS_CODE_GOING_AWAY, "The sandbox stops");
 }
 
 void muxes_free(struct agent *a)

@@ -61,6 +61,8 @@ static bool wanted(const struct listing *l, const struct sandbox *sb)
         if (!sandbox_config_has_label(&sb->config, key, key + strlen(key) + 1))
             return false;
     }
+    if (sb->is_container && !l->label_count) /* the engine's own list has them */
+        return false;
     return (!l->older_ms || now - sb->created_ms >= l->older_ms) &&
            (!l->newer_ms || now - sb->created_ms < l->newer_ms) &&
            (!l->idle_ms || (!sb->holding && now - sb->last_used_ms >= l->idle_ms));

@@ -10,7 +10,8 @@
 static const char *const class_name[] = {
     [CLASS_OTHER] = "other",     [CLASS_HEALTH] = "health",   [CLASS_SANDBOX] = "sandbox",
     [CLASS_API] = "api",         [CLASS_EVENTS] = "events",   [CLASS_TOKEN] = "token",
-    [CLASS_METRICS] = "metrics", [CLASS_PREVIEW] = "preview",
+    [CLASS_METRICS] = "metrics", [CLASS_PREVIEW] = "preview", [CLASS_VOLUME] = "volume",
+    [CLASS_IMAGE] = "image",
 };
 static_assert(ARRAY_SIZE(class_name) == CLASS_COUNT, "name every class of routes");
 
@@ -72,6 +73,20 @@ static void put_requests(struct buf *out, const struct metrics *m)
             "Requests turned away because their address guesses tokens.", m->auth_throttled);
 }
 
+static void put_networks(struct buf *out, const struct networks_stats *s)
+{
+    put_one(out, "silica_network_connections_total", "counter", "Connections that sandboxes have made.",
+            s->opened);
+    describe(out, "silica_network_bytes_total", "counter", "Bytes of sandboxes' connections that are over.");
+    (void)buf_printf(out, "silica_network_bytes_total{direction=\"sent\"} %" PRIu64 "\n", s->sent_bytes);
+    (void)buf_printf(out, "silica_network_bytes_total{direction=\"received\"} %" PRIu64 "\n",
+                     s->received_bytes);
+    describe(out, "silica_network_refused_total", "counter",
+             "What sandboxes were refused: names, and packets as far as they are told.");
+    (void)buf_printf(out, "silica_network_refused_total{kind=\"name\"} %" PRIu64 "\n", s->refused_names);
+    (void)buf_printf(out, "silica_network_refused_total{kind=\"packet\"} %" PRIu64 "\n", s->refused_packets);
+}
+
 void api_metrics(struct gateway *g, struct http_request *req, const struct route_match *m)
 {
     struct buf out = BUF_INIT(256 * 1024);
@@ -81,6 +96,7 @@ void api_metrics(struct gateway *g, struct http_request *req, const struct route
     put_sandboxes(&out, lifecycle_stats(g->lifecycle));
     put_start_times(&out, lifecycle_stats(g->lifecycle));
     put_requests(&out, &g->metrics);
+    put_networks(&out, networks_stats(g->networks));
     put_one(&out, "silica_connections", "gauge", "Open connections.", http_server_connections(g->server));
     put_one(&out, "silica_event_subscribers", "gauge", "Open streams of events.",
             events_subscribers(g->events));

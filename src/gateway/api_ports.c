@@ -3,6 +3,7 @@
  *
  * Exposing makes the sandbox run, as every use does: it exists on disk before its port does. */
 #include "base/clock.h"
+#include "gateway/body_json.h"
 #include "gateway/gateway_internal.h"
 #include "gateway/reply.h"
 
@@ -193,22 +194,13 @@ static void expose_body(struct http_request *req, struct buf *body, int err)
     struct expose *op = req->user;
     auto_json struct json_doc *doc = NULL;
     struct problem p;
-    struct error e;
-    if (err == -EMSGSIZE) {
-        (void)problem_set(&p, 413, "PAYLOAD_TOO_LARGE", "the body is limited to %d bytes", EXPOSE_BODY_MAX);
-        expose_refuse(op, &p);
-        return;
-    }
-    if (err < 0)
+    int r = body_json(body, err, EXPOSE_BODY_MAX, &doc, &p);
+    if (r < 0 && r != -EINVAL)
         return; /* the server has answered, expose_gone follows */
-    if (json_parse(buf_data(body), buf_len(body), 0, &doc, &e) < 0) {
-        (void)problem_set(&p, 400, "BAD_REQUEST", "the body is not JSON: %s", e.msg);
+    if (r < 0 || parse_expose(op, json_root(doc), &p) < 0)
         expose_refuse(op, &p);
-    } else if (parse_expose(op, json_root(doc), &p) < 0) {
-        expose_refuse(op, &p);
-    } else {
+    else
         lifecycle_use(op->g->lifecycle, op->id, &op->use);
-    }
 }
 
 void api_port_expose(struct gateway *g, struct http_request *req, const struct route_match *m)

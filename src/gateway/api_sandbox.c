@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* api_sandbox.c: GET, PUT and DELETE /v1/sandbox/{id}. */
+#include "gateway/body_json.h"
 #include "gateway/gateway_internal.h"
 #include "gateway/reply.h"
 #include "gateway/sandbox_json.h"
+#include "gateway/user_check.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -136,16 +138,23 @@ struct put {
     struct json_doc *doc; /* points into the request's body */
     struct sandbox_use use;
     struct sandbox_commit commit;
+    struct network_wait network;
     struct sandbox_wait destroy;
     bool in_destroy; /* op must stay until destroy.done */
     bool existed;
     bool running; /* what was asked for runs; only its row is waited for */
+    bool admin;
+    struct user_check *check; /* the agent is being asked about the user */
+    bool checked, refused;    /* refused: it is being removed again, because of p */
+    struct problem p;
 };
 
 static void put_free(struct put *op)
 {
     json_free(op->doc);
+    user_check_forget(op->check);
     sandbox_commit_cancel(&op->commit);
+    network_wait_cancel(&op->network);
     lifecycle_leave(&op->use);
     free(op);
 }
@@ -163,10 +172,35 @@ static void put_gone(struct http_request *req)
 static void put_refuse(struct put *op, const struct problem *p)
 {
     struct http_request *req = op->req;
+    struct problem copy = *p; /* it may be op's own */
     char id[SANDBOX_ID_MAX + 1];
     memcpy(id, op->id, sizeof id);
     put_free(op);
-    reply_problem(req, id, p);
+    reply_problem(req, id, &copy);
+}
+
+static void put_committed(struct sandbox_commit *c, const struct problem *p);
+
+/* A new sandbox in which nothing can be run is not left behind. */
+static void put_user_checked(void *arg, bool ok)
+{
+    struct put *op = arg;
+    struct sandbox *sb = op->use.sandbox;
+    op->check = NULL;
+    if (ok) {
+        put_committed(&op->commit, NULL);
+        return;
+    }
+    (void)problem_set(&op->p, 400, "USER_NOT_FOUND", "the image has no user or group '%s'",
+                      sb->config.settings.user);
+    if (op->existed) {
+        put_refuse(op, &op->p);
+        return;
+    }
+    lifecycle_leave(&op->use);
+    op->refused = op->in_destroy = lifecycle_destroy(op->g->lifecycle, op->id, &op->destroy);
+    if (!op->refused)
+        put_refuse(op, &op->p);
 }
 
 static void put_committed(struct sandbox_commit *c, const struct problem *p)
@@ -181,6 +215,24 @@ static void put_committed(struct sandbox_commit *c, const struct problem *p)
         return;
     }
     struct sandbox *sb = op->use.sandbox;
+    if (sb->config.settings.user && !op->checked) {
+        op->checked = true;
+        op->check = user_check_start(op->g->loop, op->g->link, op->id, put_user_checked, op);
+        if (op->check)
+            return;
+    }
+    network_follow(op->g->networks, sb, &op->network);
+}
+
+/* What runs has the network that was asked for. */
+static void put_connected(struct network_wait *w, const struct problem *p)
+{
+    struct put *op = container_of(w, struct put, network);
+    struct sandbox *sb = op->use.sandbox;
+    if (p) {
+        put_refuse(op, p);
+        return;
+    }
     lifecycle_leave(&op->use); /* this request does not count as one that runs inside */
     reply_sandbox(op->req, op->existed ? 200 : 201, sb);
     put_free(op);
@@ -206,10 +258,41 @@ static void put_destroyed(struct sandbox_wait *d, const struct problem *p)
     op->in_destroy = false;
     if (!op->req)
         put_free(op);
+    else if (op->refused)
+        put_refuse(op, &op->p);
     else if (p)
         put_refuse(op, p);
     else
         put_try(op);
+}
+
+/* Volumes are the operator's: who may only make sandboxes does not reach what others keep there. */
+static int put_volumes(const struct put *op, const struct sandbox_config *config,
+                       const struct sandbox_config *base, struct problem *p)
+{
+    const char *now = config->settings.volumes, *before = base->settings.volumes;
+    if (!now || (before && strcmp(now, before) == 0))
+        return 0;
+    if (!op->admin)
+        return problem_set(p, 403, "FORBIDDEN", "only an admin token may give a sandbox volumes");
+    return volumes_check(op->g->volumes, &config->settings, p);
+}
+
+/* What mode `public` keeps closed is the operator's to open. */
+static int put_network(const struct put *op, const struct sandbox *sb, const struct sandbox_config *config,
+                       const struct sandbox_config *base, struct problem *p)
+{
+    bool wants =
+        config->reach.network == KEEPER_NETWORK_PUBLIC || config->reach.network == KEEPER_NETWORK_ALLOWLIST;
+    if (sandbox_reach_equal(&config->reach, &base->reach))
+        return 0;
+    if (!op->admin && sandbox_reach_opens_private(&config->reach, &base->reach))
+        return problem_set(p, 403, "FORBIDDEN", "only an admin token may allow private networks");
+    if (sb && base->reach.network == KEEPER_NETWORK_SIDECAR)
+        return problem_set(p, 409, "SANDBOX_EXISTS", "the network of a container is its engine's to decide");
+    if (sb && wants && !lifecycle_has_network(op->g->lifecycle))
+        return problem_set(p, 422, "NETWORK_UNAVAILABLE", "this daemon gives sandboxes no network");
+    return 0;
 }
 
 /* Creates the sandbox or changes its configuration. 0, or -EINVAL and *p. */
@@ -224,10 +307,17 @@ static int put_apply(struct put *op, struct sandbox *sb, struct problem *p)
         return problem_set(p, 500, "INTERNAL_ERROR", "out of memory");
 
     int r = op->doc ? sandbox_config_apply(&config, json_root(op->doc), p) : 0;
+    if (r == 0 && op->doc)
+        r = images_apply(op->g->images, json_root(op->doc), config.image, p);
+    if (r == 0)
+        r = put_volumes(op, &config, base, p);
+    if (r == 0)
+        r = put_network(op, sb, &config, base, p);
     if (r == 0 && sb && !sandbox_config_same_machine(&config, base))
-        r = problem_set(p, 409, "SANDBOX_EXISTS",
-                        "the image, the limits and the network of an existing sandbox cannot change; "
-                        "delete it first");
+        r = problem_set(
+            p, 409, "SANDBOX_EXISTS",
+            "the image and the limits of an existing sandbox cannot change, except for those of its "
+            "network; delete it first");
     else if (r == 0 && sb && !sandbox_config_equal(&config, base) && lifecycle_configure(sb, &config) < 0)
         r = problem_set(p, 500, "INTERNAL_ERROR", "out of memory");
     else if (r == 0 && !sb && !lifecycle_create(lc, op->id, &config))
@@ -263,20 +353,13 @@ static void put_body(struct http_request *req, struct buf *body, int err)
 {
     struct put *op = req->user;
     struct problem p;
-    struct error e;
-    if (err == -EMSGSIZE) {
-        (void)problem_set(&p, 413, "PAYLOAD_TOO_LARGE", "the body is limited to %d bytes", PUT_BODY_MAX);
+    bool empty = err == 0 && buf_len(body) == 0;
+    int r = empty ? 0 : body_json(body, err, PUT_BODY_MAX, &op->doc, &p);
+    if (r == -EINVAL)
         put_refuse(op, &p);
-        return;
-    }
-    if (err < 0)
-        return; /* the server has answered, put_gone follows */
-    if (buf_len(body) && json_parse(buf_data(body), buf_len(body), 0, &op->doc, &e) < 0) {
-        (void)problem_set(&p, 400, "BAD_REQUEST", "the body is not JSON: %s", e.msg);
-        put_refuse(op, &p);
-        return;
-    }
-    put_try(op);
+    else if (r == 0)
+        put_try(op);
+    /* otherwise the server has answered, put_gone follows */
 }
 
 void api_sandbox_put(struct gateway *g, struct http_request *req, const struct route_match *m)
@@ -291,7 +374,9 @@ void api_sandbox_put(struct gateway *g, struct http_request *req, const struct r
     op->use.ready = put_ready;
     op->use.failed = put_failed;
     (void)snprintf(op->use.owner, sizeof op->use.owner, "%s", auth_owner(&m->who));
+    op->admin = m->who.scope == AUTH_SCOPE_ADMIN;
     op->commit.done = put_committed;
+    op->network.done = put_connected;
     op->destroy.done = put_destroyed;
     (void)snprintf(op->id, sizeof op->id, "%s", m->id);
     req->user = op;

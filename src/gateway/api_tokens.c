@@ -5,6 +5,7 @@
  *   POST   /v1/token {"scope": S, "sandbox"?: ID, "name"?: TEXT, "expiresIn"?: "1h"}
  *   GET    /v1/token
  *   DELETE /v1/token/{id} */
+#include "gateway/body_json.h"
 #include "gateway/duration.h"
 #include "gateway/gateway_internal.h"
 #include "gateway/reply.h"
@@ -176,20 +177,10 @@ static void create_body(struct http_request *req, struct buf *body, int err)
     auto_json struct json_doc *doc = NULL;
     unsigned char secret[SECRET_BYTES];
     struct problem p;
-    struct error e;
-    if (err == -EMSGSIZE) {
-        (void)problem_set(&p, 413, "PAYLOAD_TOO_LARGE", "the body is limited to %d bytes", TOKEN_BODY_MAX);
-        refuse(op, &p);
-        return;
-    }
-    if (err < 0)
+    int r = body_json(body, err, TOKEN_BODY_MAX, &doc, &p);
+    if (r < 0 && r != -EINVAL)
         return; /* the server has answered; the request goes */
-    if (json_parse(buf_data(body), buf_len(body), 0, &doc, &e) < 0) {
-        (void)problem_set(&p, 400, "BAD_REQUEST", "the body is not JSON: %s", e.msg);
-        refuse(op, &p);
-        return;
-    }
-    if (read_request(json_root(doc), &op->row, &p) < 0) {
+    if (r < 0 || read_request(json_root(doc), &op->row, &p) < 0) {
         refuse(op, &p);
         return;
     }

@@ -23,6 +23,8 @@ struct side {
     struct buf out;  /* waits for this side */
     bool read_end;   /* it sends no more */
     bool write_shut; /* it has been told that no more comes */
+    struct pace *pace;
+    struct timer debt; /* nothing is sent to it before */
 };
 
 struct byte_tunnel {
@@ -35,6 +37,7 @@ struct byte_tunnel {
 };
 
 static void side_ready(struct source *s, uint32_t events);
+static void debt_paid(struct timer *t);
 
 static struct side *other(struct side *s)
 {
@@ -49,6 +52,7 @@ void byte_tunnel_free(struct byte_tunnel *t)
     for (int i = 0; i < 2; i++) {
         struct side *s = &t->sides[i];
         loop_del(t->loop, &s->source);
+        loop_timer_stop(t->loop, &s->debt);
         if (s->fd >= 0) /* whoever shared the socket with us may have asked for a close that waits */
             (void)setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &(struct linger){0}, sizeof(struct linger));
         close_fd(&s->fd);
@@ -111,7 +115,7 @@ static int flush(struct side *s)
 
 static bool input_wanted(struct side *s)
 {
-    return !s->read_end && !buf_len(&other(s)->out);
+    return !s->read_end && !buf_len(&other(s)->out) && !loop_timer_running(&other(s)->debt);
 }
 
 /* From one side to the other, a bounded amount. */
@@ -136,6 +140,9 @@ static int pump(struct side *from)
         int r = buf_append(&to->out, piece + sent, (size_t)(n - sent));
         if (r < 0)
             return r;
+        int64_t wait_ms = to->pace ? pace_spend(to->pace, (size_t)n, from->tunnel->used_us) : 0;
+        if (wait_ms)
+            loop_timer_start(from->tunnel->loop, &to->debt, wait_ms, debt_paid);
         if (n < (ssize_t)sizeof piece)
             break; /* most likely all there is: the loop tells when more comes */
     }
@@ -163,6 +170,11 @@ static void settle(struct byte_tunnel *t, int err)
     bool over = a->read_end && b->read_end && !buf_len(&a->out) && !buf_len(&b->out);
     if (err < 0 || over || settle_side(a) < 0 || settle_side(b) < 0)
         tunnel_over(t);
+}
+
+static void debt_paid(struct timer *t)
+{
+    settle(container_of(t, struct side, debt)->tunnel, 0);
 }
 
 static void side_ready(struct source *source, uint32_t events)
@@ -206,9 +218,11 @@ struct byte_tunnel *byte_tunnel_new(const struct byte_tunnel_config *config)
         struct side *s = &t->sides[i];
         s->fd = config->fds[i];
         s->out = config->firsts[i];
+        s->pace = config->pace[i];
         s->out.limit = MAX(s->out.limit, (size_t)PIECE);
         (void)setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* not being TCP is fine */
     }
-    loop_timer_start(t->loop, &t->idle, BYTE_TUNNEL_HALF_MS, idle_fired);
+    if (!config->patient)
+        loop_timer_start(t->loop, &t->idle, BYTE_TUNNEL_HALF_MS, idle_fired);
     return t;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "gateway/pace.h"
 #include "net/loop.h"
 
 enum {
@@ -14,8 +15,10 @@ struct byte_tunnel;
 
 struct byte_tunnel_config {
     struct loop *loop;
-    int fds[2];         /* taken over */
-    struct buf *firsts; /* of two: bytes to be sent to fds[0] and fds[1] before all others; taken over */
+    int fds[2];           /* taken over */
+    bool patient;         /* silence never ends it */
+    struct pace *pace[2]; /* for what is sent to fds[0] and fds[1]; NULL: as fast as it goes */
+    struct buf *firsts;   /* of two: bytes to be sent to fds[0] and fds[1] before all others; taken over */
     /* Both directions have ended, or the tunnel broke: the tunnel is gone. Not called by byte_tunnel_free. */
     void (*done)(void *arg);
     void *arg;

@@ -28,13 +28,14 @@ static int by_number(const void *a, const void *b)
 /* The keeper's other descriptors came along with the fork. */
 static int close_others(const struct gateway_config *config, struct error *reterr)
 {
-    int keep[GATEWAY_LISTEN_MAX + 6];
+    int keep[GATEWAY_LISTEN_MAX + 7];
     size_t n = 0;
     keep[n++] = 0;
     keep[n++] = 1;
     keep[n++] = 2;
     keep[n++] = config->keeper_fd;
     keep[n++] = config->state_dir_fd;
+    keep[n++] = config->docker_fd;
     if (config->tls_listeners)
         keep[n++] = config->tls_fd;
     for (size_t i = 0; i < config->listen_count && i < GATEWAY_LISTEN_MAX; i++)

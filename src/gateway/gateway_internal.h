@@ -4,10 +4,12 @@
 
 #include "gateway/auth.h"
 #include "gateway/gateway.h"
+#include "gateway/images.h"
 #include "gateway/lifecycle.h"
 #include "gateway/preview.h"
 #include "gateway/tls.h"
 #include "gateway/metrics.h"
+#include "gateway/volumes.h"
 #include "net/http.h"
 
 #ifndef SILICA_VERSION
@@ -21,15 +23,23 @@ struct gateway {
     struct store *store;
     struct auth *auth;
     struct lifecycle *lifecycle;
+    struct networks *networks;
+    struct volumes *volumes;
+    struct images *images;
+    bool images_known, sandboxes_known; /* both: requests may come */
+    char *shared;                       /* what all agents are told */
+    size_t shared_bytes;
     struct events *events;
     struct metrics metrics;
     struct http_server *server;
     struct ports *ports;
+    struct docker *docker;
     struct ws_proxy *ws_proxies;
     struct tls_contexts *certificates; /* until the TLS server has them */
     struct tls_server *tls;            /* NULL: no TLS */
     struct preview_site site;
     int64_t preview_timeout_ms;
+    uint64_t preview_bandwidth;
     struct throttle preview_misses;
     struct timer drain;
     int64_t drain_until_us;
@@ -59,6 +69,9 @@ void api_sandbox_list(struct gateway *g, struct http_request *req, const struct 
 void api_sandbox_get(struct gateway *g, struct http_request *req, const struct route_match *m);
 void api_sandbox_put(struct gateway *g, struct http_request *req, const struct route_match *m);
 void api_sandbox_delete(struct gateway *g, struct http_request *req, const struct route_match *m);
+/* api_network.c */
+void api_network_get(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_network_log(struct gateway *g, struct http_request *req, const struct route_match *m);
 /* api_life.c */
 void api_sandbox_sleep(struct gateway *g, struct http_request *req, const struct route_match *m);
 void api_sandbox_wake(struct gateway *g, struct http_request *req, const struct route_match *m);
@@ -74,6 +87,20 @@ void api_port_expose(struct gateway *g, struct http_request *req, const struct r
 void api_port_list(struct gateway *g, struct http_request *req, const struct route_match *m);
 void api_port_listening(struct gateway *g, struct http_request *req, const struct route_match *m);
 void api_port_unexpose(struct gateway *g, struct http_request *req, const struct route_match *m);
+/* api_volumes.c */
+void api_volume_list(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_volume_create(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_volume_get(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_volume_delete(struct gateway *g, struct http_request *req, const struct route_match *m);
+/* api_images.c, api_image_stream.c */
+void api_image_list(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_image_get(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_image_delete(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_image_tag(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_image_save(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_image_prune(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_image_import(struct gateway *g, struct http_request *req, const struct route_match *m);
+void api_image_export(struct gateway *g, struct http_request *req, const struct route_match *m);
 /* ws_proxy.c */
 void ws_proxy_request(struct gateway *g, struct http_request *req, const struct route_match *m);
 void ws_proxies_free(struct gateway *g);

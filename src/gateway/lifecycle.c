@@ -71,6 +71,7 @@ static void agent_lost(struct sandbox *sb)
     sandbox_idle_stop(sb);
     sandbox_pulse_stop(sb);
     agent_pool_close(&sb->pool);
+    network_down(sb->lifecycle->config.networks, sb);
 }
 
 static void waits_add(struct sandbox_waits *waits, struct sandbox_wait *w)
@@ -112,7 +113,12 @@ void sandbox_ask_keeper(struct sandbox *sb, enum keeper_type type, int fd, keepe
     if (type == KEEPER_START) {
         memcpy(request.image, sb->config.image, sizeof request.image);
         request.limits = sb->config.limits;
-        request.network = sb->config.network;
+        request.network = sb->config.reach.network;
+        sandbox_reach_policy(&sb->config.reach, &request.policy);
+        network_starting(sb->lifecycle->config.networks, sb);
+        if (sb->config.settings.hostname)
+            (void)snprintf(request.hostname, sizeof request.hostname, "%s", sb->config.settings.hostname);
+        (void)sandbox_settings_volumes(&sb->config.settings, request.volumes);
     }
     sb->keeper_pending++;
     keeper_link_send(sb->lifecycle->config.link, &request, fd, done, sb);
@@ -125,6 +131,15 @@ static void start_problem(const struct sandbox *sb, const struct keeper_reply *r
     switch (reply->error) {
     case ENOENT:
         (void)problem_set(p, 404, "IMAGE_NOT_FOUND", "there is no image '%s'", sb->config.image);
+        break;
+    case ESTALE:
+        (void)problem_set(p, 409, "IMAGE_STALE", "%s", reply->message);
+        break;
+    case ENODEV:
+        (void)problem_set(p, 404, "VOLUME_NOT_FOUND", "%s", reply->message);
+        break;
+    case ENOTBLK:
+        (void)problem_set(p, 422, "VOLUME_PATH_INVALID", "%s", reply->message);
         break;
     case ENONET:
         (void)problem_set(p, 422, "NETWORK_UNAVAILABLE", "%s", reply->message);
@@ -172,6 +187,13 @@ static void now_running(struct sandbox *sb, uint64_t generation, int fd)
     sandbox_advance(sb);
 }
 
+/* Its network is there: requests may come. */
+static void network_ready(struct sandbox *sb)
+{
+    sb->keeper_pending--;
+    now_running(sb, sb->coming.generation, take_fd(sb->coming.fd));
+}
+
 static void started(void *arg, const struct keeper_reply *reply, int fd)
 {
     struct sandbox *sb = arg;
@@ -181,7 +203,11 @@ static void started(void *arg, const struct keeper_reply *reply, int fd)
     sb->keeper_pending--;
     if (reply->error == 0 && reply->generation) {
         sb->unrecorded = !reply->durable;
-        now_running(sb, reply->generation, take_fd(owned));
+        sb->coming.generation = reply->generation;
+        sb->coming.fd = take_fd(owned);
+        sb->keeper_pending++;
+        network_up(sb->lifecycle->config.networks, sb, reply->address,
+                   sb->pool.generation == reply->generation, network_ready);
         return;
     }
     start_problem(sb, reply, &p);
@@ -222,7 +248,8 @@ static void begin_start(struct sandbox *sb)
         take_owner(sb);
     if (!sb->on_disk && !sb->ticket)
         sandbox_save(sb, &sb->config);
-    if (sandbox_config_env_fd(&sb->config, &env_fd, &e) < 0) {
+    const struct lifecycle_config *config = &sb->lifecycle->config;
+    if (sandbox_config_boot_fd(&sb->config, config->shared, config->shared_bytes, &env_fd, &e) < 0) {
         (void)problem_set(&p, 500, "SANDBOX_START_FAILED", "the sandbox could not be started: %s", e.msg);
         start_failed(sb, &p);
         return;
@@ -301,7 +328,9 @@ static void begin_end(struct sandbox *sb, enum keeper_type type, const char *rea
 
 void sandbox_begin_stop(struct sandbox *sb, const char *reason)
 {
-    begin_end(sb, KEEPER_STOP, reason);
+    enum keeper_type type = sb->abrupt ? KEEPER_KILL : KEEPER_STOP;
+    sb->abrupt = false;
+    begin_end(sb, type, reason);
 }
 
 void sandbox_give_up(struct sandbox *sb, const char *why)
@@ -338,6 +367,7 @@ static void row_deleted(void *arg, uint64_t ticket, int err)
     }
     if (!sb->unannounced)
         sandbox_tell(sb, SANDBOX_EVENT_DESTROYED, sb->doomed ? "not recorded" : "requested");
+    network_forget(sb->lifecycle->config.networks, sb); /* the next owner of this id must not read its log */
     sandbox_config_done(&sb->config);
     sandbox_config_done(&sb->next_config);
     sb->config = fresh;
@@ -383,7 +413,8 @@ void lifecycle_keeper_event(struct lifecycle *lc, const struct keeper_reply *eve
     if (event->type != KEEPER_EVENT_EXIT || !sb || !sandbox_alive(sb) ||
         sb->pool.generation != event->generation)
         return; /* of an earlier life, or its end was asked for */
-    log_info("sandbox %s: ended by itself", sb->id);
+    log_info("sandbox %s: ended by itself with %u", sb->id, event->exit_code);
+    sb->exit_code = event->exit_code;
     sandbox_tell(sb, SANDBOX_EVENT_EXITED, NULL);
     if (sb->config.ephemeral) {
         sandbox_begin_stop(sb, "exited");
@@ -467,6 +498,11 @@ static void use_queue(struct sandbox *sb, struct sandbox_use *u)
     sb->waiting_count++;
 }
 
+static void not_running(struct problem *p)
+{
+    (void)problem_set(p, 409, "CONTAINER_NOT_RUNNING", "the container does not run; its engine starts it");
+}
+
 void lifecycle_use(struct lifecycle *lc, const char *id, struct sandbox_use *u)
 {
     struct problem p;
@@ -488,6 +524,11 @@ void lifecycle_use(struct lifecycle *lc, const char *id, struct sandbox_use *u)
     if (u->owner[0] && sb->state != SANDBOX_ABSENT && !sandbox_is_going(sb) &&
         strcmp(u->owner, sb->owner) != 0) {
         (void)problem_set(&p, 404, "SANDBOX_NOT_FOUND", "there is no sandbox '%s'", id);
+        u->failed(u, &p);
+        return;
+    }
+    if (sb->is_container && !u->by_engine && !sandbox_alive(sb)) {
+        not_running(&p);
         u->failed(u, &p);
         return;
     }
@@ -520,6 +561,13 @@ void lifecycle_leave(struct sandbox_use *u)
 void lifecycle_use_again(struct sandbox_use *u)
 {
     struct sandbox *sb = u->sandbox;
+    if (sb->is_container) { /* a new life without its main program would be none */
+        struct problem p;
+        lifecycle_leave(u);
+        not_running(&p);
+        u->failed(u, &p);
+        return;
+    }
     sb->holding--;
     use_queue(sb, u);
     if (sb->state == SANDBOX_RUNNING && !sandbox_is_going(sb) && !sb->sleeps.first)
@@ -578,4 +626,12 @@ bool lifecycle_sleep(struct lifecycle *lc, const char *id, struct sandbox_wait *
     waits_add(&sb->sleeps, w);
     sandbox_advance(sb);
     return true;
+}
+
+bool lifecycle_kill(struct lifecycle *lc, const char *id, struct sandbox_wait *w)
+{
+    struct sandbox *sb = lifecycle_find(lc, id);
+    if (sb)
+        sb->abrupt = sandbox_alive(sb) || sb->state == SANDBOX_STARTING;
+    return lifecycle_sleep(lc, id, w);
 }

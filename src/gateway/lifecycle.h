@@ -8,6 +8,7 @@
 
 #include "gateway/agent_pool.h"
 #include "gateway/agent_probe.h"
+#include "gateway/networks.h"
 #include "gateway/problem.h"
 #include "gateway/sandbox_config.h"
 #include "gateway/store.h"
@@ -51,6 +52,7 @@ struct sandbox_use {
     struct sandbox *sandbox;                                        /* NULL: neither waits nor holds */
     struct sandbox_use *next, **prev;                               /* prev NULL: holds */
     char owner[TOKEN_ID_CHARS + 1]; /* owns what this use creates, and may use only that; "": may use any */
+    bool by_engine;                 /* may start a container's sandbox */
 };
 
 /* One who waits for a destroy or a sleep to end. */
@@ -105,6 +107,9 @@ struct sandbox {
     struct sandbox_config config;
     int64_t created_ms, last_used_ms;
     struct keeper_usage usage;         /* what the keeper said last */
+    struct box_network *network;       /* NULL: it never had one */
+    bool is_container;                 /* the container engine's: starts only when that says so */
+    unsigned exit_code;                /* of its first process, when it ended by itself last */
     bool established;                  /* ran once or was found at start: a failed start does not remove it */
     bool on_disk;                      /* its row is on disk */
     bool unrecorded;                   /* the keeper's own record of it is not on disk yet */
@@ -115,6 +120,10 @@ struct sandbox {
     bool has_next_config;
     unsigned store_pending, keeper_pending; /* callbacks that will come */
     struct agent_pool pool;
+    struct {
+        uint64_t generation;
+        int fd;
+    } coming; /* STARTING: what the keeper gave, while its network is waited for */
 
     struct sandbox_use *waiting, **waiting_last;
     unsigned waiting_count, holding;
@@ -126,10 +135,12 @@ struct sandbox {
     int64_t start_began_us;
     bool unannounced;        /* it is new, and the world does not know yet */
     const char *stop_reason; /* STOPPING: for the event; NULL: it was told already */
+    bool abrupt;             /* the next stop is a kill */
 
     int64_t idle_since_us;
     struct timer sleep, freeze;
     bool unfreezable;
+    unsigned saving; /* images being made of it: it stands still meanwhile */
     struct {
         int64_t idle_since_us; /* of the idleness that is looked at */
         uint64_t cpu_us;       /* used when it was half over */
@@ -146,8 +157,12 @@ struct lifecycle_config {
     struct loop *loop;
     struct keeper_link *link;
     struct store *store;
+    struct networks *networks;      /* NULL: nothing is served to them */
+    bool has_network;               /* what sandboxes get that do not say: public, otherwise none */
     struct sandbox_config defaults; /* of sandboxes nobody configured; copied */
-    int64_t freeze_after_ms;        /* idle time after which nothing is scheduled any more; 0: never */
+    const char *shared;             /* what agents are told in all sandboxes, see sandbox_config_boot_fd */
+    size_t shared_bytes;
+    int64_t freeze_after_ms; /* idle time after which nothing is scheduled any more; 0: never */
     int64_t silence_ms; /* of an agent that owes an answer, until it is asked whether it lives; 0: never */
     void (*event)(void *arg, const struct sandbox *sb, enum sandbox_event event, const char *reason);
     void (*ready)(void *arg); /* the keeper's list is known: requests may come */
@@ -189,6 +204,9 @@ void sandbox_destroy_wait(struct sandbox *sb, struct sandbox_wait *w);
 /* Ends the processes and keeps the files, whoever uses it now. False when there is none (w is not called). */
 bool lifecycle_sleep(struct lifecycle *lc, const char *id, struct sandbox_wait *w);
 
+/* The same without asking its processes first. */
+bool lifecycle_kill(struct lifecycle *lc, const char *id, struct sandbox_wait *w);
+
 /* True when everything that is promised is on disk. */
 bool sandbox_is_committed(const struct sandbox *sb);
 /* Calls c->done when it is known whether it is, perhaps at once. */
@@ -196,6 +214,7 @@ void sandbox_commit_wait(struct sandbox *sb, struct sandbox_commit *c);
 void sandbox_commit_cancel(struct sandbox_commit *c); /* fine when not waiting */
 
 const struct sandbox_config *lifecycle_defaults(const struct lifecycle *lc);
+bool lifecycle_has_network(const struct lifecycle *lc);
 unsigned lifecycle_running(const struct lifecycle *lc); /* and frozen */
 const struct lifecycle_stats *lifecycle_stats(const struct lifecycle *lc);
 /* Calls each for every known sandbox. each must not create or destroy any. */

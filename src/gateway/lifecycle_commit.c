@@ -22,9 +22,13 @@ static void commits_finish(struct sandbox *sb, const struct problem *p)
     }
 }
 
-static void not_saved(struct problem *p)
+/* err: a positive errno. */
+static void not_saved(struct problem *p, int err)
 {
-    (void)problem_set(p, 500, "STATE_NOT_SAVED", "the sandbox could not be recorded on disk");
+    if (err == ENOSPC)
+        (void)problem_set(p, 507, "NO_SPACE", "the sandbox could not be recorded: the server's disk is full");
+    else
+        (void)problem_set(p, 500, "STATE_NOT_SAVED", "the sandbox could not be recorded on disk");
 }
 
 static void row_written(void *arg, uint64_t ticket, int err)
@@ -48,7 +52,7 @@ static void row_written(void *arg, uint64_t ticket, int err)
         }
     } else {
         log_error("sandbox %s: its row could not be written: %s", sb->id, strerror(-err));
-        not_saved(&p);
+        not_saved(&p, -err);
         sb->doomed = !sb->on_disk;
         sandbox_config_done(&sb->next_config);
     }
@@ -71,7 +75,7 @@ void sandbox_keeper_recorded(struct sandbox *sb, const struct keeper_reply *even
     sb->unrecorded = false;
     if (event->error) {
         log_error("sandbox %s: %s", sb->id, event->message);
-        not_saved(&p);
+        not_saved(&p, event->error);
         sb->doomed = true;
         commits_finish(sb, &p);
         sandbox_fail_waiting(sb, &p);
@@ -113,7 +117,7 @@ void sandbox_commit_wait(struct sandbox *sb, struct sandbox_commit *c)
     struct problem p;
     c->prev = NULL;
     if (sb->doomed || (!sb->ticket && !sb->unrecorded)) {
-        not_saved(&p);
+        not_saved(&p, EIO);
         c->done(c, sb->doomed ? &p : NULL);
         return;
     }
@@ -154,6 +158,6 @@ void sandbox_withdraw(struct sandbox *sb)
     sb->on_disk = sb->doomed = false;
     sb->store_pending++;
     (void)store_delete(sb->lifecycle->config.store, sb->id, row_withdrawn, sb);
-    not_saved(&p);
+    not_saved(&p, EIO);
     commits_finish(sb, &p);
 }

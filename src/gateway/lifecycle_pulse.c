@@ -43,7 +43,7 @@ static void ponged(struct agent_probe *p, int err, char *body, size_t n)
     (void)n;
     if (sb->state != SANDBOX_RUNNING || !sb->holding) {
         sb->missed = 0;
-    } else if (err == 0) {
+    } else if (err == 0 || sb->saving) {
         sb->missed = 0;
         sandbox_heard(sb);
         arm(sb, sb->lifecycle->config.silence_ms);
@@ -59,6 +59,8 @@ static void pulse_fired(struct timer *t)
 {
     struct sandbox *sb = container_of(t, struct sandbox, pulse);
     int64_t silence_ms = sb->lifecycle->config.silence_ms;
+    if (sb->saving)
+        sandbox_heard(sb); /* it stands still by our own doing */
     int64_t silent_ms = (loop_now_us(sb->lifecycle->config.loop) - sb->heard_us) / 1000;
     if (sb->state != SANDBOX_RUNNING || !sb->holding)
         return; /* the next use arms it */

@@ -55,6 +55,7 @@ static void sandbox_free(struct sandbox *sb)
     sandbox_pulse_stop(sb);
     agent_pool_close(&sb->pool);
     loop_undefer(loop, &sb->reap);
+    network_forget(sb->lifecycle->config.networks, sb);
     sandbox_config_done(&sb->config);
     sandbox_config_done(&sb->next_config);
     free(sb);
@@ -145,6 +146,11 @@ const struct sandbox_config *lifecycle_defaults(const struct lifecycle *lc)
     return &lc->config.defaults;
 }
 
+bool lifecycle_has_network(const struct lifecycle *lc)
+{
+    return lc->config.has_network;
+}
+
 unsigned lifecycle_running(const struct lifecycle *lc)
 {
     return (unsigned)(lc->stats.states[SANDBOX_RUNNING] + lc->stats.states[SANDBOX_FROZEN]);
@@ -218,6 +224,12 @@ static int load_row(const struct sandbox_row *row, void *arg)
     return 0;
 }
 
+/* Nobody waits for it. */
+static void adopted(struct sandbox *sb)
+{
+    sandbox_reap_later(sb);
+}
+
 static void adopt(struct lifecycle *lc, const struct keeper_reply *item)
 {
     static const enum sandbox_state state_of[KEEPER_STATE_COUNT] = {
@@ -239,6 +251,11 @@ static void adopt(struct lifecycle *lc, const struct keeper_reply *item)
         log_info("sandbox %s: adopted from the keeper", item->id);
     }
     sandbox_found(sb, state, item->generation);
+    if (state == SANDBOX_RUNNING || state == SANDBOX_FROZEN) {
+        network_starting(lc->config.networks, sb); /* what it was started with, as far as anybody knows */
+        network_up(lc->config.networks, sb, item->address, false, adopted);
+    }
+    sb->exit_code = item->exit_code;
     sb->unrecorded = state == SANDBOX_RUNNING && !item->durable;
     if (!sb->on_disk)
         sandbox_save(sb, &sb->config);

@@ -4,7 +4,9 @@
  * It listens only when the keeper has said what runs, so that no request ever meets a table that is half
  * filled. */
 #include "gateway/confine.h"
+#include "gateway/docker.h"
 #include "gateway/events.h"
+#include "gateway/gateway_boot.h"
 #include "gateway/gateway_internal.h"
 #include "gateway/reply.h"
 #include "base/clock.h"
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 enum {
     DRAIN_MS = 3000, /* how long requests in flight may hold up the end */
@@ -47,6 +50,7 @@ static void sandbox_event(void *arg, const struct sandbox *sb, enum sandbox_even
 {
     struct gateway *g = arg;
     events_add(g->events, sb, event, reason);
+    docker_sandbox_event(g->docker, sb, event);
     if (event == SANDBOX_EVENT_DESTROYED)
         ports_sandbox_removed(g->ports, sb->id);
     else if (event == SANDBOX_EVENT_ASLEEP || event == SANDBOX_EVENT_EXITED || event == SANDBOX_EVENT_FAILED)
@@ -80,6 +84,7 @@ static void terminate(int sig, void *arg)
     log_info("ending");
     http_server_stop_listening(g->server);
     tls_server_stop_listening(g->tls);
+    docker_stop_listening(g->docker);
     g->drain_until_us = clock_mono_us() + (int64_t)DRAIN_MS * 1000;
     drain_look(&g->drain);
 }
@@ -99,6 +104,23 @@ static void listen_all(void *arg)
             return;
         }
     }
+    docker_begin(g->docker, g->config->docker_fd);
+}
+
+static void images_ready(void *arg)
+{
+    struct gateway *g = arg;
+    g->images_known = true;
+    if (g->sandboxes_known)
+        listen_all(g);
+}
+
+static void sandboxes_ready(void *arg)
+{
+    struct gateway *g = arg;
+    g->sandboxes_known = true;
+    if (g->images_known)
+        listen_all(g);
 }
 
 /* The keeper has new certificates for us. Connections that are there keep theirs. */
@@ -154,21 +176,33 @@ static int lifecycle_open(struct gateway *g, struct error *reterr)
         .loop = g->loop,
         .link = g->link,
         .store = g->store,
+        .networks = g->networks,
+        .has_network = g->config->has_network,
         .freeze_after_ms = g->config->freeze_after_ms,
         .silence_ms = g->config->agent_silence_ms,
+        .shared = g->shared,
+        .shared_bytes = g->shared_bytes,
         .event = sandbox_event,
-        .ready = listen_all,
+        .ready = sandboxes_ready,
         .arg = g,
     };
     const struct instance_type *t = instance_types;
     config.defaults.limits = g->config->default_limits;
     config.defaults.sleep_after_ms = g->config->sleep_after_ms;
+    if (g->config->listed) {
+        config.defaults.reach.network = KEEPER_NETWORK_ALLOWLIST;
+        int r = sandbox_reach_allow_words(&config.defaults.reach, g->config->allow, reterr);
+        if (r < 0)
+            return r;
+    }
     (void)snprintf(config.defaults.image, sizeof config.defaults.image, "%s", g->config->default_image);
     while (t->name && memcmp(&t->limits, &config.defaults.limits, sizeof t->limits) != 0)
         t++;
     if (t->name)
         (void)snprintf(config.defaults.instance_type, sizeof config.defaults.instance_type, "%s", t->name);
-    return lifecycle_new(&config, &g->lifecycle, reterr);
+    int r = lifecycle_new(&config, &g->lifecycle, reterr);
+    sandbox_reach_done(&config.defaults.reach);
+    return r;
 }
 
 /* Where URLs of previews lead: without a port of its own the site has that of our first TCP listener. */
@@ -180,12 +214,27 @@ static int previews_open(struct gateway *g, struct error *reterr)
     if (r < 0)
         return r;
     g->preview_timeout_ms = config->preview_timeout_ms > 0 ? config->preview_timeout_ms : PREVIEW_TIMEOUT_MS;
+    g->preview_bandwidth = config->preview_bandwidth;
     throttle_init(&g->preview_misses);
     char name[128];
     for (size_t i = 0; i < config->listen_count && g->site.port < 0; i++)
         if (socket_local_name(config->listen_fds[i], name, sizeof name) == 0)
             preview_site_listener(&g->site, name);
     return ports_new(g->loop, g->link, g->store, &g->ports, reterr);
+}
+
+static int read_shared(struct gateway *g, struct error *reterr)
+{
+    struct stat st;
+    if (g->config->shared_fd < 0)
+        return 0;
+    if (fstat(g->config->shared_fd, &st) < 0 || st.st_size > GATEWAY_SHARED_MAX)
+        return error_set(reterr, EMSGSIZE, "the settings of all sandboxes are too long");
+    g->shared = malloc((size_t)st.st_size + 1);
+    if (!g->shared || pread(g->config->shared_fd, g->shared, (size_t)st.st_size, 0) != st.st_size)
+        return error_set(reterr, EIO, "the settings of all sandboxes cannot be read");
+    g->shared_bytes = (size_t)st.st_size;
+    return 0;
 }
 
 static int gateway_open(struct gateway *g, struct error *reterr)
@@ -200,14 +249,20 @@ static int gateway_open(struct gateway *g, struct error *reterr)
         return error_sys(reterr, -r, "set up authentication");
     if (config->tls_listeners && (r = tls_contexts_read(config->tls_fd, &g->certificates, reterr)) < 0)
         return r;
+    if ((r = read_shared(g, reterr)) < 0)
+        return r;
     if ((r = confine(config, reterr)) < 0 || (r = loop_new(&g->loop, reterr)) < 0 ||
         (r = loop_signal(g->loop, SIGTERM, terminate, g, reterr)) < 0 ||
         (r = keeper_link_new(g->loop, config->keeper_fd, &link_ops, &g->link, reterr)) < 0 ||
+        (r = networks_new(g->loop, g->link, &g->networks, reterr)) < 0 ||
+        (r = volumes_new(g->link, &g->volumes, reterr)) < 0 ||
+        (r = images_new(g->link, images_ready, g, &g->images, reterr)) < 0 ||
         (r = store_open("state.db", &g->store, reterr)) < 0 ||
         (r = store_load_tokens(g->store, load_token, g, reterr)) < 0 ||
         (r = events_new(g->loop, &g->events, reterr)) < 0 || (r = previews_open(g, reterr)) < 0 ||
         (r = server_open(g, reterr)) < 0 || (r = tls_open(g, reterr)) < 0 ||
-        (r = lifecycle_open(g, reterr)) < 0 || (r = store_start(g->store, g->loop, reterr)) < 0)
+        (r = lifecycle_open(g, reterr)) < 0 || (r = docker_new(g, &g->docker, reterr)) < 0 ||
+        (r = store_start(g->store, g->loop, reterr)) < 0)
         return r;
     tokens_start(auth_tokens(g->auth), g->loop);
     return 0;
@@ -220,13 +275,18 @@ static void gateway_close(struct gateway *g)
     tls_server_free(g->tls);
     tls_contexts_free(g->certificates);
     http_server_free(g->server); /* its requests leave their sandboxes */
-    ports_close(g->ports);       /* tunnels, too */
+    docker_free(g->docker);
+    ports_close(g->ports); /* tunnels, too */
     ws_proxies_free(g);
     lifecycle_free(g->lifecycle);
     events_free(g->events);
     store_free(g->store);
     ports_free(g->ports);
+    networks_free(g->networks);
     keeper_link_free(g->link);
+    volumes_free(g->volumes);
+    images_free(g->images);
+    free(g->shared);
     auth_free(g->auth);
     loop_free(g->loop);
 }

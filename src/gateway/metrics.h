@@ -14,6 +14,8 @@ enum route_class {
     CLASS_TOKEN,
     CLASS_METRICS,
     CLASS_PREVIEW,
+    CLASS_VOLUME,
+    CLASS_IMAGE,
     CLASS_COUNT,
 };
 

@@ -6,6 +6,7 @@
  * when the port is closed. */
 #pragma once
 
+#include "gateway/pace.h"
 #include "gateway/preview_host.h"
 #include "gateway/store.h"
 #include "gateway/upstream.h"
@@ -40,6 +41,7 @@ struct exposed_port {
     struct upstream_pool pool;
     struct port_user *users;
     unsigned user_count;
+    struct pace pace[2];   /* to the service, and from it */
     struct deferred stale; /* see ports_sandbox_ended */
 };
 

@@ -39,11 +39,13 @@ struct preview {
     struct byte_tunnel *tunnel;
     struct buf switching; /* the head of a 101 */
     struct timer timer;
-    int64_t moved_us; /* when something last went from one side to the other */
-    bool upgrade;     /* a change of protocol was asked for, and passed on */
-    bool streaming;   /* the body is passed on piece by piece */
-    bool fresh;       /* the connection was never used before */
-    bool touched;     /* something of the body was passed on, and is no longer here */
+    struct timer debts[2]; /* to the service, and from it: bytes that are not paid for, see pace.h */
+    bool full[2];          /* the receiver takes no more at the moment */
+    int64_t moved_us;      /* when something last went from one side to the other */
+    bool upgrade;          /* a change of protocol was asked for, and passed on */
+    bool streaming;        /* the body is passed on piece by piece */
+    bool fresh;            /* the connection was never used before */
+    bool touched;          /* something of the body was passed on, and is no longer here */
     bool head_seen;
     bool retried;   /* a second connection was asked for, because the first was stale */
     bool restarted; /* the keeper was asked whether the sandbox still runs */
@@ -64,6 +66,8 @@ static void drop_client(struct preview *p)
 static void preview_free(struct preview *p)
 {
     loop_timer_stop(p->g->loop, &p->timer);
+    for (int i = 0; i < 2; i++)
+        loop_timer_stop(p->g->loop, &p->debts[i]);
     upstream_cancel(&p->want);
     drop_client(p);
     byte_tunnel_free(p->tunnel);
@@ -147,6 +151,42 @@ static void timer_fired(struct timer *t)
         refuse_service(p, 504, "the service did not answer in time");
 }
 
+/* ------------------------------------------------------------------ pace */
+
+enum { TO_SERVICE, FROM_SERVICE };
+
+static void go_on(struct preview *p, int way)
+{
+    if (p->full[way] || loop_timer_running(&p->debts[way]))
+        return;
+    if (way == FROM_SERVICE && p->client)
+        http_client_resume(p->client);
+    else if (way == TO_SERVICE && p->streaming && p->client)
+        http_request_read_resume(p->req);
+}
+
+static void service_debt_paid(struct timer *t)
+{
+    go_on(container_of(t, struct preview, debts[FROM_SERVICE]), FROM_SERVICE);
+}
+
+static void caller_debt_paid(struct timer *t)
+{
+    go_on(container_of(t, struct preview, debts[TO_SERVICE]), TO_SERVICE);
+}
+
+/* Bytes were passed on; false: stop for now, go_on follows. */
+static bool passed(struct preview *p, int way, size_t n, bool room)
+{
+    moved(p);
+    int64_t wait_ms = pace_spend(&p->e->pace[way], n, p->moved_us);
+    p->full[way] = !room;
+    if (wait_ms)
+        loop_timer_start(p->g->loop, &p->debts[way], wait_ms,
+                         way == FROM_SERVICE ? service_debt_paid : caller_debt_paid);
+    return room && !wait_ms;
+}
+
 /* ------------------------------------------------------------------ the tunnel */
 
 static void tunnel_done(void *arg)
@@ -180,8 +220,12 @@ static void switch_protocols(struct preview *p)
     auto_close int browser = http_hijack(req, &firsts[1]); /* the request is over, also when it fails */
     p->req = NULL;
     loop_timer_stop(p->g->loop, &p->timer);
-    struct byte_tunnel_config config = {
-        .loop = p->g->loop, .fds = {browser, service}, .firsts = firsts, .done = tunnel_done, .arg = p};
+    struct byte_tunnel_config config = {.loop = p->g->loop,
+                                        .fds = {browser, service},
+                                        .firsts = firsts,
+                                        .pace = {&p->e->pace[FROM_SERVICE], &p->e->pace[TO_SERVICE]},
+                                        .done = tunnel_done,
+                                        .arg = p};
     if (browser >= 0 && (p->tunnel = byte_tunnel_new(&config))) {
         browser = service = -1; /* the tunnel's now */
         return;
@@ -219,8 +263,7 @@ static void service_head(struct http_client *client, int status, const struct ht
 static void service_data(struct http_client *client, const char *data, size_t n)
 {
     struct preview *p = http_client_user(client);
-    moved(p);
-    if (!http_response_write(p->req, data, n))
+    if (!passed(p, FROM_SERVICE, n, http_response_write(p->req, data, n)))
         http_client_pause(client);
 }
 
@@ -228,8 +271,8 @@ static void caller_drained(struct http_request *req)
 {
     struct preview *p = req->user;
     moved(p);
-    if (p->client)
-        http_client_resume(p->client);
+    p->full[FROM_SERVICE] = false;
+    go_on(p, FROM_SERVICE);
 }
 
 /* A kept connection may have been closed by the service in the moment we used it. When sending failed it has
@@ -284,8 +327,7 @@ static void body_data(struct http_request *req, const char *data, size_t n)
 {
     struct preview *p = req->user;
     p->touched = true;
-    moved(p);
-    if (!http_client_write(p->client, data, n))
+    if (!passed(p, TO_SERVICE, n, http_client_write(p->client, data, n)))
         http_request_read_pause(req);
 }
 
@@ -303,8 +345,8 @@ static void service_drained(struct http_client *client)
 {
     struct preview *p = http_client_user(client);
     moved(p);
-    if (p->streaming)
-        http_request_read_resume(p->req);
+    p->full[TO_SERVICE] = false;
+    go_on(p, TO_SERVICE);
 }
 
 static const struct http_body_sink body_sink = {.on_data = body_data, .on_end = body_end};
@@ -442,6 +484,8 @@ static void serve(struct gateway *g, struct http_request *req, struct exposed_po
     p->g = g;
     p->e = e;
     p->req = req;
+    for (int i = 0; i < 2; i++)
+        e->pace[i].rate = g->preview_bandwidth;
     p->user.end = user_end;
     p->use.ready = sandbox_ready;
     p->use.failed = sandbox_failed;

@@ -6,24 +6,10 @@
  * (cookies of the parent domain, transport security of other names, other servers for this one) is held back
  * on its way out. */
 #include "gateway/preview_headers.h"
+#include "net/http_hop.h"
 
 #include <string.h>
 #include <strings.h>
-
-/* Of one connection, not of the message (RFC 9110 section 7.6.1), and what frames it. */
-static const char *const hop_by_hop[] = {
-    "Connection",
-    "Content-Length",
-    "Keep-Alive",
-    "Proxy-Authenticate",
-    "Proxy-Authentication-Info",
-    "Proxy-Authorization",
-    "Proxy-Connection",
-    "TE",
-    "Trailer",
-    "Transfer-Encoding",
-    "Upgrade",
-};
 
 /* What only we may say, or what we have dealt with. */
 static const char *const not_to_service[] = {
@@ -36,30 +22,6 @@ static const char *const not_from_service[] = {
     "Alt-Svc",
     "Clear-Site-Data",
 };
-
-static bool in_table(const char *const *table, size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++) /* the first letter decides nearly always */
-        if (((table[i][0] ^ name[0]) & ~0x20) == 0 && strcasecmp(table[i], name) == 0)
-            return true;
-    return false;
-}
-
-static bool named_by_connection(const struct http_header *headers, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcasecmp(headers[i].name, "Connection") == 0 && http_list_has(headers[i].value, name))
-            return true;
-    return false;
-}
-
-static bool add(struct proxy_headers *h, const char *name, const char *value)
-{
-    if (h->count == PROXY_HEADERS_MAX)
-        return false;
-    h->list[h->count++] = (struct http_header){name, value};
-    return true;
-}
 
 /* Of a list of protocols, whether one is HTTP/2 or TLS. */
 static bool smuggles(const char *value)
@@ -84,25 +46,23 @@ bool preview_upgrade_ok(const struct http_header *headers, size_t count)
 bool preview_headers_to_service(const struct http_header *headers, size_t count,
                                 const struct preview_origin *origin, bool upgrade, struct proxy_headers *ret)
 {
-    bool connection = http_header_find(headers, count, "Connection") != NULL;
+    struct http_hops hops = http_hops_of(headers, count);
     ret->count = 0;
     for (size_t i = 0; i < count; i++) {
         const char *name = headers[i].name;
-        if (in_table(hop_by_hop, ARRAY_SIZE(hop_by_hop), name) ||
-            in_table(not_to_service, ARRAY_SIZE(not_to_service), name) ||
+        if (http_is_hop(&hops, name) || http_name_in(not_to_service, ARRAY_SIZE(not_to_service), name) ||
             (origin->hide_authorization && strcasecmp(name, "Authorization") == 0))
             continue;
-        /* Host is the message's, whatever Connection says */
-        if (connection && strcasecmp(name, "Host") != 0 && named_by_connection(headers, count, name))
-            continue;
-        if (!add(ret, name, headers[i].value))
+        if (!proxy_headers_add(ret, name, headers[i].value))
             return false;
     }
-    if (upgrade && !(add(ret, "Connection", "Upgrade") &&
-                     add(ret, "Upgrade", http_header_find(headers, count, "Upgrade"))))
+    if (upgrade && !(proxy_headers_add(ret, "Connection", "Upgrade") &&
+                     proxy_headers_add(ret, "Upgrade", http_header_find(headers, count, "Upgrade"))))
         return false;
-    return add(ret, "X-Forwarded-For", origin->address) && add(ret, "X-Forwarded-Host", origin->host) &&
-           add(ret, "X-Forwarded-Proto", origin->scheme) && add(ret, "X-Sandbox-Name", origin->sandbox);
+    return proxy_headers_add(ret, "X-Forwarded-For", origin->address) &&
+           proxy_headers_add(ret, "X-Forwarded-Host", origin->host) &&
+           proxy_headers_add(ret, "X-Forwarded-Proto", origin->scheme) &&
+           proxy_headers_add(ret, "X-Sandbox-Name", origin->sandbox);
 }
 
 /* The value of an attribute of a cookie, NULL when it has none; *ret_len without the blanks around it. */
@@ -161,19 +121,18 @@ static bool hsts_ok(const char *value)
 bool preview_headers_from_service(const struct http_header *headers, size_t count, const char *host,
                                   bool upgrade, struct proxy_headers *ret)
 {
-    bool connection = http_header_find(headers, count, "Connection") != NULL;
+    struct http_hops hops = http_hops_of(headers, count);
     ret->count = 0;
     for (size_t i = 0; i < count; i++) {
         const char *name = headers[i].name, *value = headers[i].value;
-        if (in_table(hop_by_hop, ARRAY_SIZE(hop_by_hop), name) ||
-            in_table(not_from_service, ARRAY_SIZE(not_from_service), name) ||
+        if (http_is_hop(&hops, name) || http_name_in(not_from_service, ARRAY_SIZE(not_from_service), name) ||
             (strcasecmp(name, "Set-Cookie") == 0 && !cookie_ok(value, host)) ||
-            (strcasecmp(name, "Strict-Transport-Security") == 0 && !hsts_ok(value)) ||
-            (connection && named_by_connection(headers, count, name)))
+            (strcasecmp(name, "Strict-Transport-Security") == 0 && !hsts_ok(value)))
             continue;
-        if (!add(ret, name, value))
+        if (!proxy_headers_add(ret, name, value))
             return false;
     }
     const char *protocol = http_header_find(headers, count, "Upgrade");
-    return !upgrade || (add(ret, "Connection", "Upgrade") && (!protocol || add(ret, "Upgrade", protocol)));
+    return !upgrade || (proxy_headers_add(ret, "Connection", "Upgrade") &&
+                        (!protocol || proxy_headers_add(ret, "Upgrade", protocol)));
 }

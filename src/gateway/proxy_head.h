@@ -11,6 +11,8 @@ struct proxy_headers {
     size_t count;
 };
 
+bool proxy_headers_add(struct proxy_headers *h, const char *name, const char *value); /* false: it is full */
+
 /* To the agent: no hop-by-hop headers, no framing, no platform credentials; Host as the agent expects it.
  * false: more than fit. The strings stay those of the source. */
 bool proxy_headers_to_agent(const struct http_header *headers, size_t count, struct proxy_headers *ret);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sandbox_config.c: the body of PUT /v1/sandbox/{id}, field by field; see sandbox_config.h. */
 #include "gateway/sandbox_config.h"
+#include "gateway/images.h"
 #include "gateway/duration.h"
+#include "base/quantity.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,7 +20,9 @@ int sandbox_config_copy(struct sandbox_config *dst, const struct sandbox_config 
     *dst = *src;
     dst->env = src->env ? strdup(src->env) : NULL;
     dst->labels = src->labels ? strdup(src->labels) : NULL;
-    if ((src->env && !dst->env) || (src->labels && !dst->labels)) {
+    int r = sandbox_settings_copy(&dst->settings, &src->settings);
+    if (sandbox_reach_copy(&dst->reach, &src->reach) < 0 || r < 0 || (src->env && !dst->env) ||
+        (src->labels && !dst->labels)) {
         sandbox_config_done(dst);
         return -ENOMEM;
     }
@@ -29,6 +33,8 @@ void sandbox_config_done(struct sandbox_config *c)
 {
     free(c->env);
     free(c->labels);
+    sandbox_settings_done(&c->settings);
+    sandbox_reach_done(&c->reach);
     c->env = c->labels = NULL;
 }
 
@@ -44,10 +50,12 @@ static int apply_image(struct sandbox_config *c, const struct json_value *v, str
     const char *name = json_string(v, NULL);
     if (!name)
         return problem_field(p, "image", "image must be a string");
-    if (!keeper_image_name_ok(name))
-        return problem_field(p, "image", "image must be 1 to %d letters, digits, '.', '_' or '-'",
-                             IMAGE_NAME_MAX);
-    (void)snprintf(c->image, sizeof c->image, "%s", name);
+    char reference[IMAGE_REFERENCE_MAX + 1];
+    struct problem unused;
+    if (keeper_image_name_ok(name))
+        (void)snprintf(c->image, sizeof c->image, "%s", name);
+    else if (image_reference_parse(name, reference, &unused) < 0) /* the caller finds out whose name it is */
+        return problem_field(p, "image", "image must be the name or the id of an image");
     return 0;
 }
 
@@ -74,7 +82,7 @@ static int read_amount(const char *field, const struct json_value *v, bool text,
     int64_t n;
     const char *s = text ? json_string(v, NULL) : NULL;
     if (s) {
-        int r = byte_size_parse(s, ret);
+        int r = quantity_bytes(s, ret);
         if (r == -ERANGE)
             return problem_field(p, field, "%s is out of range", field);
         if (r < 0)
@@ -154,6 +162,35 @@ static int apply_limit(struct limits *l, const struct json_value *v, struct prob
     return problem_field(p, field, "there is no such limit");
 }
 
+/* Limits of the network, which can change while the sandbox runs. 1: this is none of them. */
+static int apply_reach_limit(struct sandbox_reach *reach, const struct json_value *v, struct problem *p)
+{
+    uint64_t n;
+    if (strcmp(json_key(v), "networkBytesPerSecond") == 0) {
+        const char *field = "limits.networkBytesPerSecond";
+        int r = read_amount(field, v, true, &n, p);
+        if (r < 0)
+            return r;
+        if (n && (n < KEEPER_NET_BPS_MIN || n > KEEPER_NET_BPS_MAX))
+            return problem_field(
+                p, field, "limits.networkBytesPerSecond must be 0 (no limit) or between %llu and %llu",
+                (unsigned long long)KEEPER_NET_BPS_MIN, (unsigned long long)KEEPER_NET_BPS_MAX);
+        reach->bytes_per_second = n;
+        return 0;
+    }
+    if (strcmp(json_key(v), "connections") == 0) {
+        int r = read_amount("limits.connections", v, false, &n, p);
+        if (r < 0)
+            return r;
+        if (n < 1 || n > KEEPER_CONNECTIONS_MAX)
+            return problem_field(p, "limits.connections", "limits.connections must be between 1 and %d",
+                                 KEEPER_CONNECTIONS_MAX);
+        reach->connections = n == KEEPER_CONNECTIONS_DEFAULT ? 0 : (uint32_t)n;
+        return 0;
+    }
+    return 1;
+}
+
 static int apply_limits(struct sandbox_config *c, const struct json_value *v, struct problem *p)
 {
     if (!is_set(v))
@@ -163,38 +200,17 @@ static int apply_limits(struct sandbox_config *c, const struct json_value *v, st
     json_for_each (child, v) {
         if (!is_set(child))
             continue;
-        int r = apply_limit(&c->limits, child, p);
-        if (r < 0)
+        int r = apply_reach_limit(&c->reach, child, p);
+        if (r <= 0) {
+            if (r < 0)
+                return r;
+            continue;
+        }
+        if ((r = apply_limit(&c->limits, child, p)) < 0)
             return r;
         c->instance_type[0] = '\0';
     }
     return 0;
-}
-
-/* Unknown members are refused: what was meant to close a door must not be ignored. */
-static int apply_network(struct sandbox_config *c, const struct json_value *v, struct problem *p)
-{
-    static const struct {
-        const char *name;
-        enum keeper_network network;
-    } modes[] = {{"none", KEEPER_NETWORK_NONE}, {"public", KEEPER_NETWORK_PUBLIC}};
-    if (!is_set(v))
-        return 0;
-    if (json_type_of(v) != JSON_OBJECT)
-        return problem_field(p, "network", "network must be an object such as {\"mode\": \"none\"}");
-    json_for_each (child, v)
-        if (strcmp(json_key(child), "mode") != 0)
-            return problem_field(p, "network", "network has the member mode and no other");
-    const char *mode = json_string(json_get(v, "mode"), NULL);
-    for (size_t i = 0; mode && i < ARRAY_SIZE(modes); i++)
-        if (strcmp(mode, modes[i].name) == 0) {
-            c->network = modes[i].network;
-            return 0;
-        }
-    if (mode && strcmp(mode, "allowlist") == 0)
-        return problem_set(p, 422, "NETWORK_MODE_UNSUPPORTED",
-                           "this release has no allow-lists; network.mode must be none or public");
-    return problem_field(p, "network.mode", "network.mode must be none or public");
 }
 
 static int apply_sleep_after(struct sandbox_config *c, const struct json_value *v, struct problem *p)
@@ -319,7 +335,8 @@ int sandbox_config_apply(struct sandbox_config *c, const struct json_value *body
         (r = apply_limits(c, json_get(body, "limits"), p)) < 0 ||
         (r = apply_object(&c->env, "env", json_get(body, "env"), check_env, p)) < 0 ||
         (r = apply_object(&c->labels, "labels", json_get(body, "labels"), check_labels, p)) < 0 ||
-        (r = apply_network(c, json_get(body, "network"), p)) < 0 ||
+        (r = sandbox_reach_apply(&c->reach, json_get(body, "network"), p)) < 0 ||
+        (r = sandbox_settings_apply(&c->settings, body, p)) < 0 ||
         (r = apply_sleep_after(c, json_get(body, "sleepAfter"), p)) < 0 ||
         (r = apply_flag(&c->keep_alive, "keepAlive", json_get(body, "keepAlive"), p)) < 0 ||
         (r = apply_flag(&c->ephemeral, "ephemeral", json_get(body, "ephemeral"), p)) < 0)
@@ -336,13 +353,14 @@ static bool same_limits(const struct limits *a, const struct limits *b)
 
 bool sandbox_config_same_machine(const struct sandbox_config *a, const struct sandbox_config *b)
 {
-    return strcmp(a->image, b->image) == 0 && same_limits(&a->limits, &b->limits) && a->network == b->network;
+    return strcmp(a->image, b->image) == 0 && same_limits(&a->limits, &b->limits);
 }
 
 bool sandbox_config_equal(const struct sandbox_config *a, const struct sandbox_config *b)
 {
-    return sandbox_config_same_machine(a, b) && strcmp(a->instance_type, b->instance_type) == 0 &&
-           same_text(a->env, b->env) && same_text(a->labels, b->labels) &&
-           a->sleep_after_ms == b->sleep_after_ms && a->keep_alive == b->keep_alive &&
-           a->ephemeral == b->ephemeral;
+    return sandbox_config_same_machine(a, b) && sandbox_reach_equal(&a->reach, &b->reach) &&
+           strcmp(a->instance_type, b->instance_type) == 0 &&
+           sandbox_settings_equal(&a->settings, &b->settings) && same_text(a->env, b->env) &&
+           same_text(a->labels, b->labels) && a->sleep_after_ms == b->sleep_after_ms &&
+           a->keep_alive == b->keep_alive && a->ephemeral == b->ephemeral;
 }

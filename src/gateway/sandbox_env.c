@@ -53,19 +53,22 @@ static int sealed_copy(const struct buf *data, int *ret_fd)
     return 0;
 }
 
-int sandbox_config_env_fd(const struct sandbox_config *c, int *ret_fd, struct error *reterr)
+int sandbox_config_boot_fd(const struct sandbox_config *c, const char *shared, size_t shared_bytes,
+                           int *ret_fd, struct error *reterr)
 {
     *ret_fd = -1;
-    if (!c->env)
-        return 0;
     auto_free char *copy = NULL;
     auto_json struct json_doc *doc = NULL;
-    int r = parse_copy(c->env, &copy, &doc);
+    int r = c->env ? parse_copy(c->env, &copy, &doc) : 0;
     if (r < 0)
         return error_set(reterr, -r, "the stored variables cannot be read");
 
-    struct buf out = BUF_INIT(CONFIG_ENV_BYTES);
-    r = put_variables(&out, json_root(doc));
+    struct buf out = BUF_INIT(CONFIG_ENV_BYTES + CONFIG_SETTINGS_BYTES + shared_bytes);
+    r = shared_bytes ? buf_append(&out, shared, shared_bytes) : 0;
+    if (r == 0 && doc)
+        r = put_variables(&out, json_root(doc));
+    if (r == 0)
+        r = sandbox_settings_put_boot(&out, &c->settings);
     if (r == 0 && buf_len(&out) > 0)
         r = sealed_copy(&out, ret_fd);
     buf_done(&out);

@@ -13,7 +13,7 @@ static void put_time(struct json_writer *w, const char *key, int64_t wall_ms)
     json_member_string(w, key, iso);
 }
 
-static void put_limits(struct json_writer *w, const struct limits *l)
+static void put_limits(struct json_writer *w, const struct limits *l, const struct sandbox_reach *reach)
 {
     json_put_key(w, "limits");
     json_object_begin(w);
@@ -25,6 +25,8 @@ static void put_limits(struct json_writer *w, const struct limits *l)
     json_member_int(w, "tasks", l->tasks);
     json_member_int(w, "ioBytesPerSecond", (int64_t)l->io_bps);
     json_member_int(w, "ioOperationsPerSecond", (int64_t)l->io_iops);
+    json_member_int(w, "networkBytesPerSecond", (int64_t)reach->bytes_per_second);
+    json_member_int(w, "connections", reach->connections ? reach->connections : KEEPER_CONNECTIONS_DEFAULT);
     json_object_end(w);
 }
 
@@ -50,6 +52,8 @@ static void put_usage(struct json_writer *w, const struct keeper_usage *u)
     json_put_number(w, (double)u->cpu_us / 1e6);
     json_member_int(w, "diskBytes", (int64_t)u->disk_bytes);
     json_member_int(w, "tasks", u->tasks);
+    json_member_int(w, "networkRxBytes", (int64_t)u->network_rx_bytes);
+    json_member_int(w, "networkTxBytes", (int64_t)u->network_tx_bytes);
 }
 
 void sandbox_put_json(struct json_writer *w, const struct sandbox *sb)
@@ -64,7 +68,7 @@ void sandbox_put_json(struct json_writer *w, const struct sandbox *sb)
     json_member_string(w, "image", c->image);
     if (c->instance_type[0])
         json_member_string(w, "instanceType", c->instance_type);
-    put_limits(w, &c->limits);
+    put_limits(w, &c->limits, &c->reach);
     put_time(w, "createdAt", sb->created_ms);
     put_time(w, "lastUsedAt", sb->last_used_ms);
     put_usage(w, alive ? &sb->usage : &nothing);
@@ -73,12 +77,9 @@ void sandbox_put_json(struct json_writer *w, const struct sandbox *sb)
     json_put_number(w, (double)c->sleep_after_ms / 1000);
     json_member_bool(w, "keepAlive", c->keep_alive);
     json_member_bool(w, "ephemeral", c->ephemeral);
-    if (c->network != KEEPER_NETWORK_DEFAULT) {
-        json_put_key(w, "network");
-        json_object_begin(w);
-        json_member_string(w, "mode", c->network == KEEPER_NETWORK_NONE ? "none" : "public");
-        json_object_end(w);
-    }
+    json_put_key(w, "network");
+    sandbox_reach_put_json(w, &c->reach, lifecycle_has_network(sb->lifecycle));
+    sandbox_settings_put_json(w, &c->settings);
     json_put_key(w, "labels");
     json_put_raw(w, c->labels ? c->labels : "{}", c->labels ? strlen(c->labels) : 2);
     put_env_names(w, c->env);

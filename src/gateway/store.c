@@ -16,7 +16,17 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-enum op_kind { OP_PUT, OP_DELETE, OP_TOUCH, OP_PUT_TOKEN, OP_DELETE_TOKEN, OP_PUT_PORT, OP_DELETE_PORT };
+enum op_kind {
+    OP_PUT,
+    OP_DELETE,
+    OP_TOUCH,
+    OP_PUT_TOKEN,
+    OP_DELETE_TOKEN,
+    OP_PUT_PORT,
+    OP_DELETE_PORT,
+    OP_PUT_CONTAINER,
+    OP_DELETE_CONTAINER
+};
 
 struct op {
     struct op *next;
@@ -25,10 +35,12 @@ struct op {
     int err;
     store_done *done;
     void *arg;
-    struct sandbox_row row;      /* PUT; DELETE uses the id only */
-    struct token_row *token;     /* PUT_TOKEN; DELETE_TOKEN uses the id only */
-    struct port_row port;        /* PUT_PORT; DELETE_PORT uses sandbox and port only */
-    struct store_touch *touches; /* TOUCH */
+    struct sandbox_row row;         /* PUT; DELETE uses the id only */
+    struct token_row *token;        /* PUT_TOKEN; DELETE_TOKEN uses the id only */
+    struct port_row port;           /* PUT_PORT; DELETE_PORT uses sandbox and port only */
+    struct container_row container; /* PUT_CONTAINER; DELETE_CONTAINER uses the id only */
+    char *record;                   /* of the container */
+    struct store_touch *touches;    /* TOUCH */
     size_t touch_count;
 };
 
@@ -79,6 +91,7 @@ static void op_free(struct op *op)
     sandbox_config_done(&op->row.config);
     free(op->touches);
     free(op->token);
+    free(op->record);
     free(op);
 }
 
@@ -120,6 +133,12 @@ int store_load_ports(struct store *s, int (*each)(const struct port_row *row, vo
     return store_db_load_ports(s->db, each, arg, reterr);
 }
 
+int store_load_containers(struct store *s, int (*each)(const struct container_row *row, void *arg), void *arg,
+                          struct error *reterr)
+{
+    return store_db_load_containers(s->db, each, arg, reterr);
+}
+
 static int run_op(struct store_db *db, const struct op *op)
 {
     switch (op->kind) {
@@ -142,6 +161,10 @@ static int run_op(struct store_db *db, const struct op *op)
         return store_db_put_port(db, &op->port);
     case OP_DELETE_PORT:
         return store_db_delete_port(db, &op->port);
+    case OP_PUT_CONTAINER:
+        return store_db_put_container(db, &op->container);
+    case OP_DELETE_CONTAINER:
+        return store_db_delete_container(db, op->container.id);
     }
     return -EINVAL;
 }
@@ -327,6 +350,21 @@ uint64_t store_delete_token(struct store *s, const char *id, store_done *done, v
     struct token_row row = {0};
     memcpy(row.id, id, strnlen(id, TOKEN_ID_CHARS));
     return submit_token(s, OP_DELETE_TOKEN, &row, done, arg);
+}
+
+uint64_t store_put_container(struct store *s, const struct container_row *row, store_done *done, void *arg)
+{
+    struct op *op = op_new(s, OP_PUT_CONTAINER, done, arg);
+    op->container = *row;
+    op->container.record = op->record = strdup(row->record);
+    return submit(s, op, op->record ? 0 : -ENOMEM);
+}
+
+uint64_t store_delete_container(struct store *s, const char *id, store_done *done, void *arg)
+{
+    struct op *op = op_new(s, OP_DELETE_CONTAINER, done, arg);
+    memcpy(op->container.id, id, strnlen(id, CONTAINER_ID_CHARS));
+    return submit(s, op, 0);
 }
 
 void store_free(struct store *s)

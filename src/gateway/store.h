@@ -45,6 +45,14 @@ struct port_row {
     int64_t exposed_ms;             /* wall time */
 };
 
+enum { CONTAINER_ID_CHARS = 64 };
+
+/* A container of the engine; what the record says is docker_record.c's. */
+struct container_row {
+    char id[CONTAINER_ID_CHARS + 1];
+    const char *record; /* JSON */
+};
+
 /* err: 0, or -errno (-EIO, -ENOSPC, -ENOMEM): nothing of the operation is on disk. */
 typedef void store_done(void *arg, uint64_t ticket, int err);
 
@@ -58,6 +66,8 @@ int store_load_tokens(struct store *s, int (*each)(const struct token_row *row, 
 /* The exposed ports of sandboxes that have a row. */
 int store_load_ports(struct store *s, int (*each)(const struct port_row *row, void *arg), void *arg,
                      struct error *reterr);
+int store_load_containers(struct store *s, int (*each)(const struct container_row *row, void *arg), void *arg,
+                          struct error *reterr);
 /* Starts the writer. After this only the calls below are allowed. */
 int store_start(struct store *s, struct loop *loop, struct error *reterr);
 
@@ -75,6 +85,9 @@ uint64_t store_delete_port(struct store *s, const char *sandbox, int port, store
 
 uint64_t store_put_token(struct store *s, const struct token_row *row, store_done *done, void *arg);
 uint64_t store_delete_token(struct store *s, const char *id, store_done *done, void *arg);
+
+uint64_t store_put_container(struct store *s, const struct container_row *row, store_done *done, void *arg);
+uint64_t store_delete_container(struct store *s, const char *id, store_done *done, void *arg);
 
 /* NULL is fine. Writes what is queued; then no done is called any more. */
 void store_free(struct store *s);

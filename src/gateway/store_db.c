@@ -32,11 +32,19 @@ enum {
     COL_LAST_USED,
     COL_OWNER,
     COL_NETWORK,
+    COL_USER,
+    COL_WORKDIR,
+    COL_HOSTNAME,
+    COL_VOLUMES,
+    COL_ALLOW,
+    COL_NET_BPS,
+    COL_NET_CONNECTIONS,
 };
 
 #define COLUMNS                                                                                            \
     "id, image, instance_type, memory_bytes, disk_bytes, disk_inodes, io_bps, io_iops, tasks, cpu_milli, " \
-    "env, labels, sleep_after_ms, keep_alive, ephemeral, created_ms, last_used_ms, owner, network"
+    "env, labels, sleep_after_ms, keep_alive, ephemeral, created_ms, last_used_ms, owner, network, "       \
+    "run_as, workdir, hostname, volumes, allow, net_bps, net_connections"
 
 #define TOKEN_COLUMNS "id, hash, scope, sandbox, name, created_ms, expires_ms"
 
@@ -58,12 +66,21 @@ static const char *const migrations[] = {
     " exposed_ms INTEGER NOT NULL, PRIMARY KEY (sandbox, port), UNIQUE (sandbox, token)) STRICT, WITHOUT "
     "ROWID",
     "ALTER TABLE sandboxes ADD COLUMN network INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE sandboxes ADD COLUMN run_as TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN workdir TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN hostname TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN volumes TEXT",
+    "CREATE TABLE containers (id TEXT PRIMARY KEY NOT NULL, record TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    "ALTER TABLE sandboxes ADD COLUMN allow TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN net_bps INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN net_connections INTEGER NOT NULL DEFAULT 0",
 };
 
 struct store_db {
     sqlite3 *sql;
     sqlite3_stmt *begin, *commit, *put, *delete, *touch, *put_token, *delete_token;
     sqlite3_stmt *put_port, *delete_port, *delete_ports;
+    sqlite3_stmt *put_container, *delete_container;
 };
 
 static int code_to_errno(int rc)
@@ -171,7 +188,9 @@ static int set_up(struct store_db *db, struct error *reterr)
         (r = prepare(db, "COMMIT", &db->commit, reterr)) < 0 ||
         (r = prepare(db,
                      "INSERT OR REPLACE INTO sandboxes (" COLUMNS ") "
-                     "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)",
+                     "VALUES "
+                     "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?"
+                     "24,?25,?26)",
                      &db->put, reterr)) < 0 ||
         (r = prepare(db, "DELETE FROM sandboxes WHERE id = ?1", &db->delete, reterr)) < 0 ||
         (r = prepare(db, "UPDATE sandboxes SET last_used_ms = ?2 WHERE id = ?1", &db->touch, reterr)) < 0 ||
@@ -182,7 +201,10 @@ static int set_up(struct store_db *db, struct error *reterr)
             0 ||
         (r = prepare(db, "DELETE FROM ports WHERE sandbox = ?1 AND port = ?2", &db->delete_port, reterr)) <
             0 ||
-        (r = prepare(db, "DELETE FROM ports WHERE sandbox = ?1", &db->delete_ports, reterr)) < 0)
+        (r = prepare(db, "DELETE FROM ports WHERE sandbox = ?1", &db->delete_ports, reterr)) < 0 ||
+        (r = prepare(db, "INSERT OR REPLACE INTO containers VALUES (?1,?2)", &db->put_container, reterr)) <
+            0 ||
+        (r = prepare(db, "DELETE FROM containers WHERE id = ?1", &db->delete_container, reterr)) < 0)
         return r;
     return 0;
 }
@@ -221,6 +243,8 @@ void store_db_close(struct store_db *db)
     (void)sqlite3_finalize(db->put_port);
     (void)sqlite3_finalize(db->delete_port);
     (void)sqlite3_finalize(db->delete_ports);
+    (void)sqlite3_finalize(db->put_container);
+    (void)sqlite3_finalize(db->delete_container);
     (void)sqlite3_close(db->sql);
     free(db);
 }
@@ -235,6 +259,12 @@ static uint64_t column_u64(sqlite3_stmt *stmt, int col)
 {
     sqlite3_int64 v = sqlite3_column_int64(stmt, col - 1);
     return v < 0 ? 0 : (uint64_t)v;
+}
+
+/* The statement's own copy: valid until its next step. NULL stays NULL. */
+static char *column_text(sqlite3_stmt *stmt, int col)
+{
+    return (char *)(uintptr_t)sqlite3_column_text(stmt, col - 1);
 }
 
 /* The texts in *row belong to the statement: valid until its next step. */
@@ -253,8 +283,12 @@ static void read_row(sqlite3_stmt *stmt, struct sandbox_row *row)
         .tasks = (uint32_t)MIN(column_u64(stmt, COL_TASKS), (uint64_t)UINT32_MAX),
         .cpu_milli = (uint32_t)MIN(column_u64(stmt, COL_CPU), (uint64_t)UINT32_MAX),
     };
-    c->env = (char *)(uintptr_t)sqlite3_column_text(stmt, COL_ENV - 1);
-    c->labels = (char *)(uintptr_t)sqlite3_column_text(stmt, COL_LABELS - 1);
+    c->env = column_text(stmt, COL_ENV);
+    c->labels = column_text(stmt, COL_LABELS);
+    c->settings = (struct sandbox_settings){.user = column_text(stmt, COL_USER),
+                                            .workdir = column_text(stmt, COL_WORKDIR),
+                                            .hostname = column_text(stmt, COL_HOSTNAME),
+                                            .volumes = column_text(stmt, COL_VOLUMES)};
     c->sleep_after_ms = sqlite3_column_int64(stmt, COL_SLEEP - 1);
     c->keep_alive = sqlite3_column_int(stmt, COL_KEEP_ALIVE - 1) != 0;
     c->ephemeral = sqlite3_column_int(stmt, COL_EPHEMERAL - 1) != 0;
@@ -263,7 +297,11 @@ static void read_row(sqlite3_stmt *stmt, struct sandbox_row *row)
     copy_text(stmt, COL_OWNER, row->owner, sizeof row->owner);
     /* a value this release does not know is taken for the strictest */
     uint64_t network = column_u64(stmt, COL_NETWORK);
-    c->network = network < KEEPER_NETWORK_COUNT ? (enum keeper_network)network : KEEPER_NETWORK_NONE;
+    c->reach.network = network < KEEPER_NETWORK_COUNT ? (enum keeper_network)network : KEEPER_NETWORK_NONE;
+    c->reach.allow = column_text(stmt, COL_ALLOW);
+    c->reach.bytes_per_second = column_u64(stmt, COL_NET_BPS);
+    c->reach.connections =
+        (uint32_t)MIN(column_u64(stmt, COL_NET_CONNECTIONS), (uint64_t)KEEPER_CONNECTIONS_MAX);
 }
 
 int store_db_load(struct store_db *db, int (*each)(const struct sandbox_row *row, void *arg), void *arg,
@@ -343,6 +381,27 @@ int store_db_load_tokens(struct store_db *db, int (*each)(const struct token_row
     return r;
 }
 
+int store_db_load_containers(struct store_db *db, int (*each)(const struct container_row *row, void *arg),
+                             void *arg, struct error *reterr)
+{
+    sqlite3_stmt *stmt;
+    int r = prepare(db, "SELECT id, record FROM containers", &stmt, reterr);
+    if (r < 0)
+        return r;
+    int rc = SQLITE_DONE;
+    while (r >= 0 && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+        struct container_row row = {.record = (const char *)sqlite3_column_text(stmt, 1)};
+        copy_text(stmt, 1, row.id, sizeof row.id);
+        r = row.record ? each(&row, arg) : -ENOMEM;
+        if (r < 0)
+            (void)error_set(reterr, -r, "state database: container '%s' cannot be loaded", row.id);
+    }
+    if (r >= 0)
+        r = rc == SQLITE_DONE ? 0 : fail(db, "read it", reterr);
+    (void)sqlite3_finalize(stmt);
+    return r;
+}
+
 /* Runs a statement without results and makes it ready for the next time. */
 static int run(struct store_db *db, sqlite3_stmt *stmt)
 {
@@ -403,7 +462,14 @@ int store_db_put(struct store_db *db, const struct sandbox_row *row)
     bind_int(s, COL_CREATED, row->created_ms);
     bind_int(s, COL_LAST_USED, row->last_used_ms);
     bind_text(s, COL_OWNER, row->owner);
-    bind_int(s, COL_NETWORK, c->network);
+    bind_int(s, COL_NETWORK, c->reach.network);
+    bind_text(s, COL_USER, c->settings.user);
+    bind_text(s, COL_WORKDIR, c->settings.workdir);
+    bind_text(s, COL_HOSTNAME, c->settings.hostname);
+    bind_text(s, COL_VOLUMES, c->settings.volumes);
+    bind_text(s, COL_ALLOW, c->reach.allow);
+    bind_int(s, COL_NET_BPS, (int64_t)c->reach.bytes_per_second);
+    bind_int(s, COL_NET_CONNECTIONS, c->reach.connections);
     return run(db, s);
 }
 
@@ -442,6 +508,19 @@ int store_db_delete_token(struct store_db *db, const char *id)
 {
     bind_text(db->delete_token, 1, id);
     return run(db, db->delete_token);
+}
+
+int store_db_put_container(struct store_db *db, const struct container_row *row)
+{
+    bind_text(db->put_container, 1, row->id);
+    bind_text(db->put_container, 2, row->record);
+    return run(db, db->put_container);
+}
+
+int store_db_delete_container(struct store_db *db, const char *id)
+{
+    bind_text(db->delete_container, 1, id);
+    return run(db, db->delete_container);
 }
 
 int store_db_delete(struct store_db *db, const char *id)

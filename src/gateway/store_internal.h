@@ -18,6 +18,9 @@ int store_db_load_tokens(struct store_db *db, int (*each)(const struct token_row
 int store_db_load_ports(struct store_db *db, int (*each)(const struct port_row *row, void *arg), void *arg,
                         struct error *reterr);
 
+int store_db_load_containers(struct store_db *db, int (*each)(const struct container_row *row, void *arg),
+                             void *arg, struct error *reterr);
+
 /* All return 0 or -errno. A transaction that failed anywhere must be rolled back. */
 int store_db_begin(struct store_db *db);
 int store_db_commit(struct store_db *db);
@@ -29,3 +32,5 @@ int store_db_put_port(struct store_db *db, const struct port_row *row);
 int store_db_delete_port(struct store_db *db, const struct port_row *row);
 int store_db_put_token(struct store_db *db, const struct token_row *row);
 int store_db_delete_token(struct store_db *db, const char *id);
+int store_db_put_container(struct store_db *db, const struct container_row *row);
+int store_db_delete_container(struct store_db *db, const char *id);

@@ -13,6 +13,8 @@
 struct tls_contexts;
 struct tls_server;
 
+/* tls_context.c: an SSL_CTX for HTTP/1.1 servers without a certificate yet; NULL: out of memory. */
+void *tls_http_context(void);
 /* tls_context.c: certificates with their keys, chosen by the name that the client asks for; the first is for
  * all others. */
 int tls_contexts_new(const void *files, size_t n, struct tls_contexts **ret, struct error *reterr);

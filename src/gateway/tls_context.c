@@ -85,13 +85,28 @@ static int choose_context(SSL *ssl, int *alert, void *arg)
     return SSL_TLSEXT_ERR_OK;
 }
 
+void *tls_http_context(void)
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    if (!ctx || SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1) {
+        SSL_CTX_free(ctx);
+        return NULL;
+    }
+    (void)SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                       SSL_OP_CIPHER_SERVER_PREFERENCE);
+    (void)SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                    SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
+    return ctx;
+}
+
 static int context_new(size_t pair, const char *cert, size_t cert_len, const char *key, size_t key_len,
                        SSL_CTX **ret, struct error *reterr)
 {
-    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    SSL_CTX *ctx = tls_http_context();
     BIO *cert_bio = BIO_new_mem_buf(cert, (int)cert_len), *key_bio = BIO_new_mem_buf(key, (int)key_len);
     int r = 0;
-    if (!ctx || !cert_bio || !key_bio || SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1)
+    if (!ctx || !cert_bio || !key_bio)
         r = fail(reterr, pair, "cannot be set up");
     else if (!use_certificate(ctx, cert_bio))
         r = fail(reterr, pair, "the certificate file cannot be used");
@@ -103,11 +118,6 @@ static int context_new(size_t pair, const char *cert, size_t cert_len, const cha
         SSL_CTX_free(ctx);
         return r;
     }
-    (void)SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
-                                       SSL_OP_CIPHER_SERVER_PREFERENCE);
-    (void)SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                                    SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
     *ret = ctx;
     return 0;
 }

@@ -104,13 +104,21 @@ static void dial_free(struct upstream_dial *d)
     free(d);
 }
 
+static void want_fail(struct upstream_want *w, int err)
+{
+    if (w->got_fd)
+        w->got_fd(w, err);
+    else
+        w->got(w, NULL, false, err);
+}
+
 static void dial_fail(struct upstream_dial *d, int err)
 {
     struct upstream_want *w = d->want;
     dial_free(d);
     if (w) {
         w->dial = NULL;
-        w->got(w, NULL, false, err);
+        want_fail(w, err);
     }
 }
 
@@ -159,6 +167,12 @@ static void dial_ready(struct source *s, uint32_t events)
     int r = n > 0 ? dial_answer(text, (size_t)n, fd) : n == -EBADMSG ? -EBADMSG : -ECONNRESET;
     if (r == -EBADMSG)
         log_warn("sandbox %s: the agent answered strangely to a connect", d->pool->id);
+    if (r == 0 && w->got_fd) {
+        dial_free(d);
+        w->dial = NULL;
+        w->got_fd(w, take_fd(fd));
+        return;
+    }
     if (r == 0) {
         r = http_client_new(d->loop, fd, &client, &e);
         if (r == 0)
@@ -222,7 +236,7 @@ void upstream_get_fresh(struct upstream_pool *p, struct upstream_want *w)
 {
     struct upstream_dial *d = calloc(1, sizeof *d);
     if (!d) {
-        w->got(w, NULL, false, -ENOMEM);
+        want_fail(w, -ENOMEM);
         return;
     }
     *d = (struct upstream_dial){.pool = p,

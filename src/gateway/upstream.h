@@ -22,6 +22,9 @@ struct upstream_want {
      * -ECONNRESET: the sandbox ended, -EBADMSG: the agent misbehaves, others: the keeper's. fresh: nothing
      * was ever sent on it. */
     void (*got)(struct upstream_want *w, struct http_client *client, bool fresh, int err);
+    /* Instead, when it is set: the connection itself (of upstream_get_fresh only), yours, or the same errors.
+     */
+    void (*got_fd)(struct upstream_want *w, int fd);
     struct upstream_dial *dial; /* NULL: not waiting */
 };
 

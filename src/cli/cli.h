@@ -31,20 +31,30 @@ int cmd_rm(int argc, char **argv);
 int cmd_ports(int argc, char **argv);
 int cmd_expose(int argc, char **argv);
 int cmd_unexpose(int argc, char **argv);
+int cmd_net(int argc, char **argv);
 int cmd_sleep(int argc, char **argv);
 int cmd_wake(int argc, char **argv);
 int cmd_events(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_logs(int argc, char **argv);
 int cmd_token(int argc, char **argv);
+int cmd_volume(int argc, char **argv);
+bool image_build_asked(int argc, char **argv); /* 'silica image build': it has options of its own */
+int cmd_image_build(int argc, char **argv);
+int cmd_docker(int argc, char **argv);
+int cmd_wrangler(int argc, char **argv);
 int cmd_health(int argc, char **argv);
 int cmd_api(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_gateway(int argc, char **argv);
+int cmd_image_worker(int argc, char **argv);
+int cmd_image(int argc, char **argv);
 
 /* Each verb's table lives in its file, next to the code that reads it. */
 extern const struct option life_options[], events_options[], top_options[], logs_options[], token_options[];
-extern const struct option ports_options[], expose_options[], unexpose_options[];
+extern const struct option volume_options[];
+extern const struct option image_options[], image_build_options[], docker_options[], wrangler_options[];
+extern const struct option ports_options[], expose_options[], unexpose_options[], net_options[];
 extern const struct option serve_options[], doctor_options[], exec_options[], shell_options[], ls_options[],
     create_options[], show_options[], rm_options[], health_options[], api_options[], help_options[];
 

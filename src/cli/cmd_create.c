@@ -21,6 +21,14 @@ enum {
     KEY_LABEL,
     KEY_SLEEP_AFTER,
     KEY_KEEP_ALIVE,
+    KEY_USER,
+    KEY_WORKDIR,
+    KEY_HOSTNAME,
+    KEY_VOLUME,
+    KEY_NETWORK,
+    KEY_ALLOW,
+    KEY_BANDWIDTH,
+    KEY_CONNECTIONS,
     KEY_JSON,
 };
 
@@ -35,6 +43,17 @@ const struct option create_options[] = {
     {KEY_LABEL, "label", 'l', "KEY=VALUE", NULL, "a label to find it by; may be repeated"},
     {KEY_SLEEP_AFTER, "sleep-after", 0, "TIME", NULL, "falls asleep when unused for TIME (10m); files stay"},
     {KEY_KEEP_ALIVE, "keep-alive", 0, NULL, NULL, "never falls asleep"},
+    {KEY_USER, "user", 'u', "NAME[:GROUP]", NULL, "who runs its commands: a user of the image, or a number"},
+    {KEY_WORKDIR, "workdir", 'w', "PATH", NULL,
+     "where its commands start (default /workspace, or the image's)"},
+    {KEY_HOSTNAME, "hostname", 0, "NAME", NULL, "what it calls itself (default sandbox)"},
+    {KEY_VOLUME, "volume", 'v', "NAME:/PATH[:ro]", NULL,
+     "a volume and where it is in the sandbox; may be repeated"},
+    {KEY_NETWORK, "network", 'n', "MODE", NULL, "what it reaches: none, public, or allowlist with --allow"},
+    {KEY_ALLOW, "allow", 0, "ENTRY", NULL,
+     "a name (*.name: all below it), address or network it may reach, perhaps with :PORT; may be repeated"},
+    {KEY_BANDWIDTH, "bandwidth", 0, "SIZE", NULL, "bytes a second, each way (10M)"},
+    {KEY_CONNECTIONS, "connections", 0, "N", NULL, "connections at a time (default 1024)"},
     {KEY_JSON, "json", 0, NULL, NULL, "print everything about it as JSON instead of its id"},
     {0, NULL, 0, NULL, NULL, NULL},
 };
@@ -42,8 +61,8 @@ const struct option create_options[] = {
 struct create_settings {
     struct connect_settings connect;
     struct silica_sandbox_config config;
-    const char **env, **labels;
-    size_t env_count, label_count;
+    const char **env, **labels, **volumes, **allow;
+    size_t env_count, label_count, volume_count, allow_count;
     const char *id;
     bool json;
 };
@@ -107,6 +126,36 @@ static int create_option(struct create_settings *s, const char *source, int key,
     case KEY_KEEP_ALIVE:
         s->config.set_keep_alive = s->config.keep_alive = true;
         break;
+    case KEY_USER:
+        s->config.user = value;
+        break;
+    case KEY_WORKDIR:
+        s->config.workdir = value;
+        break;
+    case KEY_HOSTNAME:
+        s->config.hostname = value;
+        break;
+    case KEY_NETWORK:
+        s->config.network = value;
+        break;
+    case KEY_ALLOW:
+        s->allow[s->allow_count++] = value;
+        s->config.allow = s->allow;
+        if (!s->config.network)
+            s->config.network = "allowlist";
+        break;
+    case KEY_BANDWIDTH:
+        return value_bytes(source, value, &s->config.network_bps, reterr);
+    case KEY_CONNECTIONS: {
+        int64_t n = 0;
+        r = value_integer(source, value, 1, 65535, &n, reterr);
+        s->config.connections = (uint32_t)n;
+        return r;
+    }
+    case KEY_VOLUME:
+        s->volumes[s->volume_count++] = value;
+        s->config.volumes = s->volumes;
+        return value_volume(source, value, reterr);
     case KEY_JSON:
         s->json = true;
         break;
@@ -138,12 +187,14 @@ static int create(const struct create_settings *s)
 
 int cmd_create(int argc, char **argv)
 {
-    /* both lists end with NULL; there are fewer values than words */
+    /* the lists end with NULL; there are fewer values than words */
     auto_free const char **env = calloc((size_t)argc + 1, sizeof *env);
     auto_free const char **labels = calloc((size_t)argc + 1, sizeof *labels);
-    if (!env || !labels)
+    auto_free const char **volumes = calloc((size_t)argc + 1, sizeof *volumes);
+    auto_free const char **allow = calloc((size_t)argc + 1, sizeof *allow);
+    if (!env || !labels || !volumes || !allow)
         return cli_error("create", "out of memory");
-    struct create_settings s = {.env = env, .labels = labels};
+    struct create_settings s = {.env = env, .labels = labels, .volumes = volumes, .allow = allow};
 
     struct options o = OPTIONS_INIT(create_options, connect_options, argc, argv);
     const char *value;

@@ -2,6 +2,7 @@
 /* cmd_events.c: silica events: what happens to sandboxes, line by line. */
 #include "cli/cli.h"
 #include "cli/connect.h"
+#include "cli/print.h"
 
 #include "base/buf.h"
 #include "base/json.h"
@@ -17,14 +18,6 @@ const struct option events_options[] = {
     {0, NULL, 0, NULL, NULL, NULL},
 };
 
-static void print_text(const char *s, int width)
-{
-    int n = 0;
-    for (; s && *s; s++, n++)
-        (void)putchar((unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s);
-    printf("%*s", n < width ? width - n : 0, "");
-}
-
 static int show_event(char *data, size_t n, void *user)
 {
     const bool *json = user;
@@ -36,15 +29,15 @@ static int show_event(char *data, size_t n, void *user)
             return 0; /* of a later server */
         const struct json_value *v = json_root(doc);
         int64_t missed;
-        print_text(json_string(json_get(v, "timestamp"), NULL), 26);
-        print_text(json_string(json_get(v, "type"), NULL), 11);
-        print_text(json_string(json_get(v, "sandboxId"), NULL), 0);
+        print_cell(json_string(json_get(v, "timestamp"), NULL), 26);
+        print_cell(json_string(json_get(v, "type"), NULL), 11);
+        print_cell(json_string(json_get(v, "sandboxId"), NULL), 0);
         if (json_integer(json_get(v, "missed"), 0, INT64_MAX, &missed))
             printf("%lld events were missed", (long long)missed);
         const char *reason = json_string(json_get(v, "reason"), NULL);
         if (reason) {
             printf("  ");
-            print_text(reason, 0);
+            print_cell(reason, 0);
         }
         printf("\n");
     }

@@ -4,9 +4,12 @@
 #include "base/id.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/serve_sandbox.h"
 #include "cli/serve_setup.h"
 #include "cli/values.h"
+#include "gateway/gateway_boot.h"
 #include "gateway/preview.h"
+#include "gateway/sandbox_reach.h"
 #include "keeper/keeper.h"
 #include "keeper/proto.h"
 #include "net/socket.h"
@@ -24,6 +27,7 @@ enum {
     KEY_NO_AUTH,
     KEY_IMAGE,
     KEY_IMAGES,
+    KEY_IMAGE_LIMIT,
     KEY_TYPE,
     KEY_MEMORY,
     KEY_DISK,
@@ -36,6 +40,7 @@ enum {
     KEY_SILENCE,
     KEY_PREVIEW_DOMAIN,
     KEY_PREVIEW_TIMEOUT,
+    KEY_PREVIEW_BANDWIDTH,
     KEY_LISTEN_TLS,
     KEY_TLS_CERT,
     KEY_TLS_KEY,
@@ -44,6 +49,7 @@ enum {
     KEY_GATEWAY_UID,
     KEY_NETWORK,
     KEY_NETWORK_POOL,
+    KEY_ALLOW,
     KEY_DNS,
     KEY_INSTANCE,
     KEY_AGENT,
@@ -51,6 +57,12 @@ enum {
     KEY_MEMORY_MARGIN,
     KEY_LOG_LEVEL,
     KEY_LOG_FORMAT,
+    KEY_SANDBOX_PROXY,
+    KEY_SANDBOX_NO_PROXY,
+    KEY_SANDBOX_CA,
+    KEY_APT_MIRROR,
+    KEY_PIP_INDEX,
+    KEY_NPM_REGISTRY,
 };
 
 const struct option serve_options[] = {
@@ -64,6 +76,8 @@ const struct option serve_options[] = {
      "the admin token (default: made once and kept in DATA/admin.token, mode 0600)"},
     {KEY_NO_AUTH, "no-auth", 0, NULL, NULL, "ask for no token; only on loopback and unix sockets"},
     {KEY_IMAGES, "images", 0, "DIR", "SILICA_IMAGES", "where images are kept (default DATA/images)"},
+    {KEY_IMAGE_LIMIT, "image-limit", 0, "SIZE", "SILICA_IMAGE_LIMIT",
+     "the most that the files of one image may take when it is imported or saved (default 16G)"},
     {KEY_IMAGE, "image", 0, "NAME", "SILICA_IMAGE", "default image of new sandboxes (default base)"},
     {KEY_TYPE, "instance-type", 0, "TYPE", "SILICA_INSTANCE_TYPE",
      "default size: lite, basic, standard-1 ... standard-4"},
@@ -95,19 +109,37 @@ const struct option serve_options[] = {
      "first listener; https for any other domain)"},
     {KEY_PREVIEW_TIMEOUT, "preview-timeout", 0, "TIME", "SILICA_PREVIEW_TIMEOUT",
      "how long a service behind a preview may take to begin its answer, then 504 (default 60s)"},
+    {KEY_PREVIEW_BANDWIDTH, "preview-bandwidth", 0, "SIZE", "SILICA_PREVIEW_BANDWIDTH",
+     "bytes a second of one preview, each way, all its requests together (default: no limit)"},
     {KEY_UID_BASE, "uid-base", 0, "ID", "SILICA_UID_BASE",
      "first id of the ranges given to sandboxes (default 1879048192)"},
     {KEY_SLOTS, "slots", 0, "N", "SILICA_SLOTS", "how many sandboxes may run at once (default 4094)"},
     {KEY_GATEWAY_UID, "gateway-uid", 0, "ID", "SILICA_GATEWAY_UID",
      "what the process that talks to the network runs as (default 1879048190)"},
     {KEY_NETWORK, "network", 0, "MODE", "SILICA_NETWORK",
-     "what sandboxes reach: public (the internet, but not this host or private networks) or none (default "
-     "public if "
-     "this host can, else none)"},
+     "what sandboxes reach: public (the internet, but not this host or private networks), allowlist (what "
+     "--allow "
+     "says) or none (default public if this host can, else none)"},
+    {KEY_ALLOW, "allow", 0, "ENTRY[,ENTRY]", "SILICA_ALLOW",
+     "the list of sandboxes that have none of their own; implies --network allowlist: names (*.name: all "
+     "below it), "
+     "addresses and networks, perhaps with :PORT"},
     {KEY_NETWORK_POOL, "network-pool", 0, "CIDR", "SILICA_NETWORK_POOL",
      "private addresses for the links of sandboxes, two each (default 10.213.0.0/16)"},
     {KEY_DNS, "dns", 0, "ADDRESS[,ADDRESS]", "SILICA_DNS",
      "name servers of sandboxes, reachable on port 53 even if private (default: those of this host)"},
+    {KEY_SANDBOX_PROXY, "sandbox-proxy", 0, "URL", "SILICA_SANDBOX_PROXY",
+     "proxy for the programs in sandboxes, as HTTP_PROXY and HTTPS_PROXY; 'host': as in this server's own "
+     "environment"},
+    {KEY_SANDBOX_NO_PROXY, "sandbox-no-proxy", 0, "LIST", "SILICA_SANDBOX_NO_PROXY",
+     "hosts they reach without it, besides their own, as NO_PROXY"},
+    {KEY_SANDBOX_CA, "sandbox-ca", 0, "FILE", "SILICA_SANDBOX_CA",
+     "certificates, PEM, that sandboxes trust besides those of their image"},
+    {KEY_APT_MIRROR, "apt-mirror", 0, "URL", "SILICA_APT_MIRROR",
+     "where sandboxes find Debian's and Ubuntu's archives: URL/debian instead of "
+     "http://deb.debian.org/debian"},
+    {KEY_PIP_INDEX, "pip-index", 0, "URL", "SILICA_PIP_INDEX", "package index for pip and uv in sandboxes"},
+    {KEY_NPM_REGISTRY, "npm-registry", 0, "URL", "SILICA_NPM_REGISTRY", "registry for npm in sandboxes"},
     {KEY_INSTANCE, "instance", 0, "NAME", "SILICA_INSTANCE",
      "name that keeps a second daemon on this host apart"},
     {KEY_AGENT, "agent", 0, "FILE", "SILICA_AGENT",
@@ -132,6 +164,7 @@ struct settings {
     struct keeper_config keeper;
     struct values listen, listen_tls, tls_cert, tls_key;
     const char *token;
+    struct sandbox_shared shared;
     enum log_level level;
     enum log_format format;
 };
@@ -161,8 +194,25 @@ static int set_network(struct keeper_config *c, const char *source, const char *
         c->network = KEEPER_MODE_NONE;
     else if (strcmp(value, "public") == 0)
         c->network = KEEPER_MODE_PUBLIC;
-    else
-        return error_set(reterr, EINVAL, "%s: none or public", source);
+    else if (strcmp(value, "allowlist") == 0) {
+        c->network = KEEPER_MODE_PUBLIC; /* or no start */
+        c->allow = c->allow ? c->allow : "";
+    } else
+        return error_set(reterr, EINVAL, "%s: none, public or allowlist", source);
+    return 0;
+}
+
+static int set_allow(struct keeper_config *c, const char *source, const char *value, struct error *reterr)
+{
+    struct sandbox_reach trial = {0};
+    int r = sandbox_reach_allow_words(&trial, value, reterr);
+    sandbox_reach_done(&trial);
+    if (r == 0 && strlen(value) >= GATEWAY_ALLOW_MAX)
+        r = error_set(reterr, E2BIG, "the list is too long");
+    if (r < 0)
+        return error_prefix(reterr, "%s", source);
+    c->allow = value;
+    c->network = KEEPER_MODE_PUBLIC; /* a list is of no use without a network: or no start */
     return 0;
 }
 
@@ -224,6 +274,8 @@ static int set_one(struct settings *s, int key, const char *source, const char *
         return value_bytes(source, value, &c->limits.memory_bytes, reterr);
     case KEY_DISK:
         return value_bytes(source, value, &c->limits.disk_bytes, reterr);
+    case KEY_IMAGE_LIMIT:
+        return value_bytes(source, value, &c->image_limit, reterr);
     case KEY_DISK_MARGIN:
         return value_bytes(source, value, &c->disk_margin, reterr);
     case KEY_MEMORY_MARGIN:
@@ -259,6 +311,8 @@ static int set_one(struct settings *s, int key, const char *source, const char *
         return preview_site_parse(value, &(struct preview_site){0}, reterr);
     case KEY_PREVIEW_TIMEOUT:
         return value_duration_ms(source, value, &c->preview_timeout_ms, reterr);
+    case KEY_PREVIEW_BANDWIDTH:
+        return value_bytes(source, value, &c->preview_bandwidth, reterr);
     case KEY_UID_BASE:
         r = set_number(source, value, 65536, INT64_C(0xfffe0000), &n, reterr);
         if (r == 0 && n % 65536 != 0)
@@ -277,8 +331,28 @@ static int set_one(struct settings *s, int key, const char *source, const char *
         return set_network(c, source, value, reterr);
     case KEY_NETWORK_POOL:
         return network_pool_parse(value, &c->network_pool, &c->network_pool_prefix, reterr);
+    case KEY_ALLOW:
+        return set_allow(c, source, value, reterr);
     case KEY_DNS:
         return set_resolvers(c, source, value, reterr);
+    case KEY_SANDBOX_PROXY:
+        s->shared.proxy = value;
+        return strcmp(value, "host") == 0 ? 0 : sandbox_url_check(source, value, true, reterr);
+    case KEY_SANDBOX_NO_PROXY:
+        s->shared.no_proxy = value;
+        return 0;
+    case KEY_SANDBOX_CA:
+        s->shared.ca_file = value;
+        return 0;
+    case KEY_APT_MIRROR:
+        s->shared.apt_mirror = value;
+        return sandbox_url_check(source, value, false, reterr);
+    case KEY_PIP_INDEX:
+        s->shared.pip_index = value;
+        return sandbox_url_check(source, value, false, reterr);
+    case KEY_NPM_REGISTRY:
+        s->shared.npm_registry = value;
+        return sandbox_url_check(source, value, false, reterr);
     case KEY_INSTANCE:
         if (value[0] && sandbox_id_check(value, NULL) < 0)
             return error_set(reterr, EINVAL, "%s: letters, digits and '-' only", source);
@@ -376,6 +450,7 @@ int cmd_serve(int argc, char **argv)
                                     .agent_silence_ms = 30000,
                                     .preview_domain = "localhost",
                                     .preview_timeout_ms = PREVIEW_TIMEOUT_MS,
+                                    .image_limit = UINT64_C(16) << 30,
                                     .disk_margin = UINT64_C(1) << 30,
                                     .memory_margin = UINT64_C(256) << 20},
                          .level = LOG_INFO,
@@ -395,8 +470,12 @@ int cmd_serve(int argc, char **argv)
         return cli_usage_error("serve", &e);
     if (!s.listen.count)
         s.listen.list[s.listen.count++] = "127.0.0.1:8787";
-    if (take_certificates(&s, &e) < 0)
+    static struct buf shared; /* as long as the keeper */
+    shared = BUF_INIT(SANDBOX_SHARED_MAX);
+    if (take_certificates(&s, &e) < 0 || sandbox_shared_build(&s.shared, getenv, &shared, &e) < 0)
         return cli_usage_error("serve", &e);
+    s.keeper.shared = buf_data(&shared);
+    s.keeper.shared_bytes = buf_len(&shared);
     log_init("keeper", s.level, s.format);
     s.keeper.log_level = s.level;
     s.keeper.log_format = s.format;

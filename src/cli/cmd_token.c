@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_token.c: silica token create, ls and rm. */
 #include "cli/cli.h"
-#include "cli/connect.h"
 #include "cli/format.h"
+#include "cli/json_call.h"
 #include "cli/values.h"
 
 #include "base/clock.h"
-#include "base/json.h"
 
 #include <string.h>
 
@@ -35,33 +34,11 @@ static const struct table_column columns[] = {
     {"NAME", false, 10}, {"CREATED", true, 0}, {"EXPIRES", true, 0},
 };
 
-/* One request; *ret is the parsed answer, and points into *response. */
-static int call(struct silica_client *c, const struct silica_request *q, struct silica_response *response,
-                char **ret_json, struct json_doc **ret)
-{
-    struct silica_error e;
-    if (silica_request(c, q, response, &e) < 0)
-        return connect_failed("token", c, &e);
-    if (silica_response_error(response, &e) < 0) {
-        silica_response_done(response);
-        return connect_failed("token", c, &e);
-    }
-    *ret_json = strdup(response->body); /* parsing changes it in place */
-    if (!*ret_json || json_parse(response->body, response->body_bytes, 0, ret, NULL) < 0) {
-        free(*ret_json);
-        silica_response_done(response);
-        return cli_error("token", "the answer is not JSON: is this a Silica server?");
-    }
-    return 0;
-}
-
 static int create(const struct token_settings *s, struct silica_client *c)
 {
     struct buf body = BUF_INIT(16 * 1024);
     struct json_writer w;
-    struct silica_response response;
-    auto_free char *json = NULL;
-    auto_json struct json_doc *doc = NULL;
+    auto_answer struct json_answer a = {0};
     json_writer_init(&w, &body);
     json_object_begin(&w);
     json_member_string(&w, "scope", s->operands[1]);
@@ -80,19 +57,18 @@ static int create(const struct token_settings *s, struct silica_client *c)
     }
     struct silica_request q = {
         .method = "POST", .path = "/v1/token", .body = buf_data(&body), .body_bytes = buf_len(&body)};
-    int r = call(c, &q, &response, &json, &doc);
+    int r = json_call("token", c, &q, &a);
     buf_done(&body);
     if (r != 0)
         return r;
-    const char *secret = json_string(json_get(json_root(doc), "token"), NULL);
+    const char *secret = json_string(json_get(json_root(a.doc), "token"), NULL);
     if (s->json)
-        printf("%s\n", json);
+        printf("%s\n", a.json);
     else
         printf("%s\n", secret ? secret : "");
     if (!s->json && isatty(STDERR_FILENO))
         (void)fprintf(stderr, "This is shown once. The token's id is %s.\n",
-                      json_string(json_get(json_root(doc), "id"), NULL));
-    silica_response_done(&response);
+                      json_string(json_get(json_root(a.doc), "id"), NULL));
     return 0;
 }
 
@@ -115,19 +91,16 @@ static void expiry_of(const struct json_value *v, char out[FORMAT_SIZE])
 static int list(const struct token_settings *s, struct silica_client *c)
 {
     struct silica_request q = {.method = "GET", .path = "/v1/token"};
-    struct silica_response response;
-    auto_free char *json = NULL;
-    auto_json struct json_doc *doc = NULL;
-    int r = call(c, &q, &response, &json, &doc);
+    auto_answer struct json_answer a = {0};
+    int r = json_call("token", c, &q, &a);
     if (r != 0)
         return r;
     if (s->json) {
-        printf("%s\n", json);
-        silica_response_done(&response);
+        printf("%s\n", a.json);
         return 0;
     }
     struct table t = TABLE_INIT(columns);
-    json_for_each (v, json_get(json_root(doc), "tokens")) {
+    json_for_each (v, json_get(json_root(a.doc), "tokens")) {
         char created[FORMAT_SIZE] = "-", expires[FORMAT_SIZE];
         int64_t at;
         const char *iso = json_string(json_get(v, "createdAt"), NULL);
@@ -148,7 +121,6 @@ static int list(const struct token_settings *s, struct silica_client *c)
     if (r == 0)
         table_print(&t, stdout, terminal_width(STDOUT_FILENO));
     table_done(&t);
-    silica_response_done(&response);
     return r;
 }
 
@@ -158,22 +130,18 @@ static int remove_tokens(const struct token_settings *s, struct silica_client *c
     int result = 0;
     for (size_t i = 1; i < s->count; i++) {
         char path[128];
-        struct silica_response response;
-        auto_free char *json = NULL;
-        auto_json struct json_doc *doc = NULL;
+        auto_answer struct json_answer a = {0};
         const char *id = s->operands[i];
         if (!*id || strlen(id) > 60 || strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") != strlen(id)) {
             result = cli_error("token", "'%.60s' is not the id of a token; see 'silica token ls'", id);
             continue;
         }
         (void)snprintf(path, sizeof path, "/v1/token/%s", id);
-        int r = call(c, &(struct silica_request){.method = "DELETE", .path = path}, &response, &json, &doc);
-        if (r == 0) {
+        int r = json_call("token", c, &(struct silica_request){.method = "DELETE", .path = path}, &a);
+        if (r == 0)
             printf("%s\n", id);
-            silica_response_done(&response);
-        } else {
+        else
             result = r;
-        }
     }
     return result;
 }

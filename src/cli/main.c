@@ -64,9 +64,17 @@ static int dispatch(int argc, char **argv)
     return 0;
 }
 
+/* A link with the name of the tool whose place we take. */
+static bool called_as_docker(const char *name)
+{
+    const char *slash = name ? strrchr(name, '/') : NULL;
+    const char *last = slash ? slash + 1 : name;
+    return last && (strcmp(last, "docker") == 0 || strcmp(last, "silica-docker") == 0);
+}
+
 int main(int argc, char **argv)
 {
-    int r = dispatch(argc, argv);
+    int r = called_as_docker(argv[0]) ? cmd_docker(argc, argv) : dispatch(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) { /* a full disk must not look like success */
         (void)fprintf(stderr, "silica: cannot write the output: %s\n", strerror(errno));
         return r ? r : CLI_ERROR;

@@ -111,3 +111,11 @@ int print_members(FILE *out, const char *json)
         return r;
     return json_type_of(json_root(doc)) == JSON_OBJECT ? print_object(out, json_root(doc)) : -EBADMSG;
 }
+
+void print_cell(const char *s, int width)
+{
+    int n = 0;
+    for (; s && *s; s++, n++)
+        (void)putchar((unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s);
+    printf("%*s", n < width ? width - n : 0, "");
+}

@@ -7,10 +7,8 @@
 
 #include "base/error.h"
 
-/* "500ms", "10s", "1m30s", "1.5h", "2d"; a bare number counts seconds. */
+/* These two as base/quantity.h reads them. */
 int value_duration_ms(const char *source, const char *text, int64_t *ret, struct error *reterr);
-/* "512M", "2G", "1GiB", "64k", "1000000": powers of 1024, except with B alone behind the letter ("MB"): of
- * 1000. */
 int value_bytes(const char *source, const char *text, uint64_t *ret, struct error *reterr);
 int value_integer(const char *source, const char *text, int64_t min, int64_t max, int64_t *ret,
                   struct error *reterr);
@@ -18,5 +16,7 @@ int value_integer(const char *source, const char *text, int64_t min, int64_t max
 int value_cpu_milli(const char *source, const char *text, uint32_t *ret, struct error *reterr);
 /* "NAME=VALUE" with a name that a shell accepts. */
 int value_env(const char *source, const char *text, struct error *reterr);
+/* "NAME:/PATH" or "NAME:/PATH:ro". */
+int value_volume(const char *source, const char *text, struct error *reterr);
 /* "KEY=VALUE" with any non-empty key. */
 int value_label(const char *source, const char *text, struct error *reterr);

@@ -69,6 +69,18 @@ const struct verb verbs[] = {
      true,
      "silica ports demo\n"
      "silica ports demo --listening"},
+    {"net", cmd_net, "what a sandbox may reach in the network, and what it did reach",
+     "net [options] show ID | mode ID MODE [ENTRY...] | allow ID ENTRY... | deny ID ENTRY... | log ID",
+     "MODE is none, public (the internet, but no private networks) or allowlist (only what its list says). "
+     "An ENTRY is a\n"
+     "name, *.name for all names below it, * for all names, an address or a network, each with :PORT or "
+     "without. Changes\n"
+     "hold at once, also for connections that exist. The log has connections, their bytes, and what was "
+     "refused.",
+     net_options, true,
+     "silica net mode demo allowlist pypi.org '*.pythonhosted.org:443'\n"
+     "silica net allow demo 198.51.100.7:5432\n"
+     "silica net log -f demo"},
     {"sleep", cmd_sleep, "put sandboxes to sleep: processes end, files stay", "sleep [options] ID...",
      "The next command, request or preview wakes them. Sandboxes fall asleep by themselves when nobody uses "
      "them, see\n"
@@ -108,6 +120,35 @@ const struct verb verbs[] = {
      "silica token create read-only --name dashboard --expires 24h\n"
      "silica token create one-sandbox --sandbox demo\n"
      "silica token ls"},
+    {"volume", cmd_volume, "make, list and remove volumes: disks that outlive sandboxes",
+     "volume [options] create NAME | ls | inspect NAME... | rm NAME...",
+     "A sandbox gets a volume with --volume of 'silica create'. Several may have the same one at the same "
+     "time. One that "
+     "belongs\n"
+     "to a sandbox, whether it runs or sleeps, is not removed. There is no way back from rm.",
+     volume_options, true,
+     "silica volume create models --size 20G\n"
+     "silica create demo --volume models:/models:ro\n"
+     "silica volume ls"},
+    {"docker", cmd_docker, "the commands of a container engine's tool that programs start",
+     "docker [--host ADDRESS] COMMAND ...",
+     "For programs that want a container engine's command line tool, such as wrangler (WRANGLER_DOCKER_BIN). "
+     "They want one\n"
+     "path: make a link called docker or silica-docker to silica. Known are info, version, build, pull, tag, "
+     "images, image,\n"
+     "inspect, rmi, ps, rm, login and context. --format takes the usual templates.",
+     docker_options, true,
+     "silica docker build -t app:1 .\n"
+     "silica docker ps -a --format '{{.ID}} {{.Names}}'\n"
+     "ln -s $(which silica) ~/bin/silica-docker"},
+    {"wrangler", cmd_wrangler, "start the project's wrangler with sandboxes of this machine",
+     "wrangler [options] COMMAND...",
+     "Looks for wrangler in node_modules of this directory and those above, checks that everything it needs "
+     "is there,\n"
+     "and starts it with this engine instead of Docker. Options of silica come before wrangler's command.",
+     wrangler_options, true,
+     "silica wrangler dev\n"
+     "silica wrangler dev --port 8788"},
     {"health", cmd_health, "ask whether the server is well", "health [options]",
      "Needs no token. Exit code 0 when the server answers well, 125 otherwise.", health_options, true,
      "silica health\n"
@@ -118,9 +159,25 @@ const struct verb verbs[] = {
      api_options, true,
      "silica api GET /v1/sandbox\n"
      "silica api POST /v1/sandbox/demo/api/execute -d '{\"command\":\"uname -a\"}'"},
+    {"image", cmd_image, "images of sandboxes: list, import, export, save, build, remove",
+     "image ls|import|export|save|tag|inspect|rm|prune|build [options] ...",
+     "import FILE          from an OCI layout (tar or directory) or a docker archive; - is standard input\n"
+     "export NAME [FILE]   as an archive that docker, podman and skopeo read\n"
+     "save ID NAME         what a sandbox has changed, on top of its image\n"
+     "tag IMAGE NAME       one more name\n"
+     "inspect NAME...      all about it, as JSON\n"
+     "rm NAME...           refused while a sandbox stands on it\n"
+     "prune                images without a name, and layers that no image has\n"
+     "build DIR            from a Dockerfile; see 'silica image build --help'",
+     image_options, true,
+     "silica image import app.tar --name app:1.0\n"
+     "silica create demo --image app:1.0\n"
+     "silica image save demo app:patched\n"
+     "silica image export app:patched out.tar"},
     {"help", cmd_help, "explain silica or one of its commands", "help [COMMAND]", NULL, help_options, false,
      "silica help\n"
      "silica help exec"},
     {"gateway", cmd_gateway, NULL, NULL, NULL, NULL, false, NULL},
+    {"image-worker", cmd_image_worker, NULL, NULL, NULL, NULL, false, NULL},
     {NULL, NULL, NULL, NULL, NULL, NULL, false, NULL},
 };

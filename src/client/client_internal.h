@@ -54,6 +54,7 @@ int transport_run(struct silica_client *c, const struct silica_request *request,
 int transport_connect(struct silica_client *c, struct silica_error *reterr);
 void transport_disconnect(struct silica_client *c);
 
+int client_put_encoded(struct buf *out, const char *text); /* percent-encoded */
 /* Appends "/v1/sandbox/<id percent-encoded><tail>" with a NUL behind it. */
 int client_sandbox_path(struct buf *out, const char *id, const char *tail);
 /* One request whose answer must be JSON with a status below 400. text is what *ret points into. */
@@ -65,6 +66,12 @@ struct client_answer {
 int client_call(struct silica_client *c, const struct silica_request *request, struct client_answer *ret,
                 struct silica_error *reterr);
 void client_answer_done(struct client_answer *a);
+/* The same about one sandbox: tail is behind its id in the path; body may be NULL, and so may ret when only
+ * the status of the answer matters. */
+int client_sandbox_call(struct silica_client *c, const char *method, const char *id, const char *tail,
+                        const struct buf *body, struct client_answer *ret, struct silica_error *reterr);
+/* A copy of a member that is a string; *ret stays when it is not there. False: no memory. */
+bool client_copy_member(const struct json_value *v, const char *name, char **ret);
 
 /* {"NAME":"VALUE",...} of "NAME=VALUE" strings that passed client_check_pairs. */
 int client_check_pairs(const char *const *pairs, struct silica_error *reterr); /* NULL is an empty list */

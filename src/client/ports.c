@@ -8,34 +8,6 @@
 
 enum { BODY_MAX = 4096 };
 
-static int call(struct silica_client *c, const char *method, const char *id, const char *tail,
-                const struct buf *body, struct client_answer *ret, struct silica_error *reterr)
-{
-    struct buf path = BUF_INIT(4096);
-    int r = *id ? client_sandbox_path(&path, id, tail) : -EINVAL;
-    if (r < 0) {
-        buf_done(&path);
-        return client_fail(reterr, SILICA_ERROR_ARGUMENT, -r, "the id of the sandbox is empty or too long");
-    }
-    struct silica_request q = {.method = method, .path = buf_cstr(&path)};
-    if (body) {
-        q.body = buf_data(body);
-        q.body_bytes = buf_len(body);
-    }
-    r = client_call(c, &q, ret, reterr);
-    buf_done(&path);
-    return r;
-}
-
-static bool copy_member(const struct json_value *v, const char *name, char **ret)
-{
-    const char *s = json_string(json_get(v, name), NULL);
-    if (!s)
-        return true;
-    *ret = strdup(s);
-    return *ret != NULL;
-}
-
 static int port_read(const struct json_value *v, struct silica_port *ret, struct silica_error *reterr)
 {
     struct silica_port p = {0};
@@ -44,9 +16,9 @@ static int port_read(const struct json_value *v, struct silica_port *ret, struct
         return client_fail(reterr, SILICA_ERROR_PROTOCOL, EBADMSG,
                            "the server describes a port without a number");
     p.port = (int)number;
-    if (!copy_member(v, "url", &p.url) || !copy_member(v, "name", &p.name) ||
-        !copy_member(v, "exposedAt", &p.exposed_at) || !copy_member(v, "address", &p.address) ||
-        !copy_member(v, "process", &p.process)) {
+    if (!client_copy_member(v, "url", &p.url) || !client_copy_member(v, "name", &p.name) ||
+        !client_copy_member(v, "exposedAt", &p.exposed_at) || !client_copy_member(v, "address", &p.address) ||
+        !client_copy_member(v, "process", &p.process)) {
         silica_port_done(&p);
         return client_fail_memory(reterr);
     }
@@ -69,7 +41,7 @@ int silica_port_expose(struct silica_client *c, const char *id, int port, const 
         json_member_string(&w, "token", token);
     json_object_end(&w);
     int r = w.err < 0 ? client_fail(reterr, SILICA_ERROR_ARGUMENT, -w.err, "the name is too long")
-                      : call(c, "POST", id, "/ports", &body, &a, reterr);
+                      : client_sandbox_call(c, "POST", id, "/ports", &body, &a, reterr);
     buf_done(&body);
     if (r < 0)
         return r;
@@ -81,12 +53,8 @@ int silica_port_expose(struct silica_client *c, const char *id, int port, const 
 int silica_port_close(struct silica_client *c, const char *id, int port, struct silica_error *reterr)
 {
     char tail[32];
-    struct client_answer a;
     (void)snprintf(tail, sizeof tail, "/ports/%d", port);
-    int r = call(c, "DELETE", id, tail, NULL, &a, reterr);
-    if (r == 0)
-        client_answer_done(&a);
-    return r;
+    return client_sandbox_call(c, "DELETE", id, tail, NULL, NULL, reterr);
 }
 
 static int list(struct silica_client *c, const char *id, const char *tail, struct silica_port_list *ret,
@@ -94,7 +62,7 @@ static int list(struct silica_client *c, const char *id, const char *tail, struc
 {
     struct silica_port_list l = {0};
     struct client_answer a;
-    int r = call(c, "GET", id, tail, NULL, &a, reterr);
+    int r = client_sandbox_call(c, "GET", id, tail, NULL, &a, reterr);
     if (r < 0)
         return r;
     const struct json_value *items = json_get(json_root(a.doc), "ports");

@@ -74,12 +74,20 @@ void silica_response_done(struct silica_response *r)
     *r = (struct silica_response){0};
 }
 
-int client_sandbox_path(struct buf *out, const char *id, const char *tail)
+int client_put_encoded(struct buf *out, const char *text)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-    int r = buf_puts(out, "/v1/sandbox/");
-    for (const char *p = id; r == 0 && *p; p++)
+    int r = 0;
+    for (const char *p = text; r == 0 && *p; p++)
         r = strchr(plain, *p) ? buf_putc(out, *p) : buf_printf(out, "%%%02X", (unsigned char)*p);
+    return r;
+}
+
+int client_sandbox_path(struct buf *out, const char *id, const char *tail)
+{
+    int r = buf_puts(out, "/v1/sandbox/");
+    if (r == 0)
+        r = client_put_encoded(out, id);
     if (r == 0)
         r = buf_puts(out, tail);
     if (r == 0 && !buf_cstr(out))
@@ -114,6 +122,44 @@ void client_answer_done(struct client_answer *a)
     free(a->json);
     json_free(a->doc);
     *a = (struct client_answer){0};
+}
+
+int client_sandbox_call(struct silica_client *c, const char *method, const char *id, const char *tail,
+                        const struct buf *body, struct client_answer *ret, struct silica_error *reterr)
+{
+    struct buf path = BUF_INIT(4096);
+    int r = *id ? client_sandbox_path(&path, id, tail) : -EINVAL;
+    if (r < 0) {
+        buf_done(&path);
+        return client_fail(reterr, SILICA_ERROR_ARGUMENT, -r, "the id of the sandbox is %s",
+                           *id ? "too long" : "empty");
+    }
+    struct silica_request q = {.method = method, .path = buf_cstr(&path)};
+    if (body) {
+        q.body = buf_data(body);
+        q.body_bytes = buf_len(body);
+    }
+    if (ret) {
+        r = client_call(c, &q, ret, reterr);
+    } else {
+        struct silica_response response;
+        r = silica_request(c, &q, &response, reterr);
+        if (r == 0) {
+            r = silica_response_error(&response, reterr);
+            silica_response_done(&response);
+        }
+    }
+    buf_done(&path);
+    return r;
+}
+
+bool client_copy_member(const struct json_value *v, const char *name, char **ret)
+{
+    const char *s = json_string(json_get(v, name), NULL);
+    if (!s)
+        return true;
+    *ret = strdup(s);
+    return *ret != NULL;
 }
 
 void client_put_pairs(struct json_writer *w, const char *const *pairs)

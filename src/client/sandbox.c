@@ -20,15 +20,6 @@ int silica_health(struct silica_client *c, char **ret_json, struct silica_error 
 }
 
 /* A copy of a member that is a string; NULL when it is not there. false: out of memory. */
-static bool copy_member(const struct json_value *v, const char *name, char **ret)
-{
-    const char *s = json_string(json_get(v, name), NULL);
-    if (!s)
-        return true;
-    *ret = strdup(s);
-    return *ret != NULL;
-}
-
 static bool copy_labels(const struct json_value *labels, struct silica_sandbox *s)
 {
     if (json_type_of(labels) != JSON_OBJECT || json_count(labels) == 0)
@@ -70,9 +61,11 @@ static int sandbox_read(const struct json_value *v, struct silica_sandbox *ret, 
         return client_fail(reterr, SILICA_ERROR_PROTOCOL, EBADMSG,
                            "the server describes a sandbox without an id");
 
-    bool ok = copy_member(v, "id", &s.id) && copy_member(v, "state", &s.state) &&
-              copy_member(v, "image", &s.image) && copy_member(v, "instanceType", &s.instance_type) &&
-              copy_member(v, "createdAt", &s.created_at) && copy_member(v, "lastUsedAt", &s.last_used_at) &&
+    bool ok = client_copy_member(v, "id", &s.id) && client_copy_member(v, "state", &s.state) &&
+              client_copy_member(v, "image", &s.image) &&
+              client_copy_member(v, "instanceType", &s.instance_type) &&
+              client_copy_member(v, "createdAt", &s.created_at) &&
+              client_copy_member(v, "lastUsedAt", &s.last_used_at) &&
               copy_labels(json_get(v, "labels"), &s) && copy_json(v, &s.json);
     (void)json_integer(json_get(v, "memoryBytes"), 0, INT64_MAX, &s.memory_bytes); /* absent: stays -1 */
     (void)json_integer(json_get(v, "tasks"), 0, INT64_MAX, &s.tasks);
@@ -89,7 +82,8 @@ static int sandbox_read(const struct json_value *v, struct silica_sandbox *ret, 
 
 static void put_limits(struct json_writer *w, const struct silica_sandbox_config *config)
 {
-    if (!config->memory_bytes && !config->disk_bytes && !config->tasks && !config->cpu_milli)
+    if (!config->memory_bytes && !config->disk_bytes && !config->tasks && !config->cpu_milli &&
+        !config->network_bps && !config->connections)
         return;
     json_put_key(w, "limits");
     json_object_begin(w);
@@ -99,11 +93,75 @@ static void put_limits(struct json_writer *w, const struct silica_sandbox_config
         json_member_int(w, "diskBytes", (int64_t)config->disk_bytes);
     if (config->tasks)
         json_member_int(w, "tasks", config->tasks);
+    if (config->network_bps)
+        json_member_int(w, "networkBytesPerSecond", (int64_t)config->network_bps);
+    if (config->connections)
+        json_member_int(w, "connections", config->connections);
     if (config->cpu_milli) {
         json_put_key(w, "cpu");
         json_put_number(w, config->cpu_milli / 1000.0);
     }
     json_object_end(w);
+}
+
+static void put_volume(struct json_writer *w, const char *text)
+{
+    const char *colon = strchr(text, ':');
+    size_t n = strlen(text);
+    bool read_only = n > 3 && strcmp(text + n - 3, ":ro") == 0;
+    json_object_begin(w);
+    json_put_key(w, "name");
+    json_put_bytes(w, text, (size_t)(colon - text));
+    json_put_key(w, "path");
+    json_put_bytes(w, colon + 1, strlen(colon + 1) - (read_only ? 3 : 0));
+    json_member_bool(w, "readOnly", read_only);
+    json_object_end(w);
+}
+
+static void put_inside(struct json_writer *w, const struct silica_sandbox_config *config)
+{
+    if (config->user)
+        json_member_string(w, "user", config->user);
+    if (config->workdir)
+        json_member_string(w, "workdir", config->workdir);
+    if (config->hostname)
+        json_member_string(w, "hostname", config->hostname);
+    if (!config->volumes)
+        return;
+    json_put_key(w, "volumes");
+    json_array_begin(w);
+    for (const char *const *v = config->volumes; *v; v++)
+        put_volume(w, *v);
+    json_array_end(w);
+}
+
+static void put_network(struct json_writer *w, const struct silica_sandbox_config *config)
+{
+    if (!config->network)
+        return;
+    json_put_key(w, "network");
+    json_object_begin(w);
+    json_member_string(w, "mode", config->network);
+    if (config->allow) {
+        json_put_key(w, "allow");
+        json_array_begin(w);
+        for (const char *const *a = config->allow; *a; a++)
+            json_put_string(w, *a);
+        json_array_end(w);
+    }
+    json_object_end(w);
+}
+
+/* "NAME:/path[:ro]"; what else is wrong with it the server says. */
+static int check_volumes(const char *const *volumes, struct silica_error *reterr)
+{
+    for (; volumes && *volumes; volumes++) {
+        const char *colon = strchr(*volumes, ':');
+        if (!colon || colon == *volumes || colon[1] != '/')
+            return client_fail(reterr, SILICA_ERROR_ARGUMENT, EINVAL,
+                               "'%.60s' is not NAME:/path or NAME:/path:ro", *volumes);
+    }
+    return 0;
 }
 
 static int put_config(struct buf *out, const struct silica_sandbox_config *config)
@@ -128,6 +186,8 @@ static int put_config(struct buf *out, const struct silica_sandbox_config *confi
         json_put_key(&w, "sleepAfter");
         json_put_number(&w, (double)config->sleep_after_ms / 1000);
     }
+    put_inside(&w, config);
+    put_network(&w, config);
     if (config->set_keep_alive)
         json_member_bool(&w, "keepAlive", config->keep_alive);
     json_object_end(&w);
@@ -138,35 +198,12 @@ static int put_config(struct buf *out, const struct silica_sandbox_config *confi
 static int sandbox_call(struct silica_client *c, const char *method, const char *id, const char *tail,
                         const struct buf *body, struct silica_sandbox *ret, struct silica_error *reterr)
 {
-    if (!*id)
-        return client_fail(reterr, SILICA_ERROR_ARGUMENT, EINVAL, "the id of the sandbox is empty");
-    struct buf path = BUF_INIT(4096);
-    int r = client_sandbox_path(&path, id, tail);
-    if (r < 0) {
-        buf_done(&path);
-        return client_fail(reterr, SILICA_ERROR_ARGUMENT, -r, "the id of the sandbox is too long");
-    }
-    struct silica_request q = {.method = method, .path = buf_cstr(&path)};
-    if (body) {
-        q.body = buf_data(body);
-        q.body_bytes = buf_len(body);
-    }
-    if (ret) {
-        struct client_answer a;
-        r = client_call(c, &q, &a, reterr);
-        if (r == 0) {
-            r = sandbox_read(json_root(a.doc), ret, reterr);
-            client_answer_done(&a);
-        }
-    } else {
-        struct silica_response response;
-        r = silica_request(c, &q, &response, reterr);
-        if (r == 0) {
-            r = silica_response_error(&response, reterr);
-            silica_response_done(&response);
-        }
-    }
-    buf_done(&path);
+    struct client_answer a;
+    int r = client_sandbox_call(c, method, id, tail, body, ret ? &a : NULL, reterr);
+    if (r < 0 || !ret)
+        return r;
+    r = sandbox_read(json_root(a.doc), ret, reterr);
+    client_answer_done(&a);
     return r;
 }
 
@@ -178,6 +215,8 @@ int silica_sandbox_put(struct silica_client *c, const char *id, const struct sil
     int r = client_check_pairs(k->env, reterr);
     if (r == 0)
         r = client_check_pairs(k->labels, reterr);
+    if (r == 0)
+        r = check_volumes(k->volumes, reterr);
     if (r < 0)
         return r;
     struct buf body = BUF_INIT(CONFIG_MAX);

@@ -81,12 +81,21 @@ const char *silica_client_token_problem(const struct silica_client *c);
 
 /* ------------------------------------------------------------------ any request */
 
+/* A body that is made while it is sent. */
+struct silica_upload {
+    /* Up to n bytes; 0: the end; negative: ends the request with SILICA_ERROR_STOPPED. */
+    long (*read)(void *data, size_t n, void *user);
+    void *user;
+    int64_t bytes; /* all of it; -1: not known */
+};
+
 struct silica_request {
     const char *method;         /* "GET" */
     const char *path;           /* "/v1/sandbox?x=y", behind the URL's own path */
     const char *const *headers; /* "Name: value", ends with NULL; may be NULL */
     const void *body;           /* NULL: none; sent as application/json unless headers say otherwise */
     size_t body_bytes;
+    const struct silica_upload *upload; /* instead of body; sent as application/octet-stream */
 };
 
 /* The answer as it arrives. Both may be NULL; a negative return value ends the request with
@@ -119,6 +128,21 @@ typedef int (*silica_event)(char *data, size_t n, void *user);
 /* A request whose answer is such a stream; 0 when the server ended it. */
 int silica_request_events(struct silica_client *c, const struct silica_request *request, silica_event event,
                           void *user, struct silica_error *reterr);
+
+/* ------------------------------------------------------------------ images */
+
+/* An archive (OCI layout or `docker save`, tar) becomes an image. name: NULL: the archive's own. event (may
+ * be NULL) hears of progress; *ret_json: {"images": [...]}, see docs/images.md. */
+int silica_image_import(struct silica_client *c, const char *name, const struct silica_upload *archive,
+                        silica_event event, void *user, char **ret_json, struct silica_error *reterr);
+/* The archive, as it arrives. A negative return value of data ends it with SILICA_ERROR_STOPPED. */
+int silica_image_export(struct silica_client *c, const char *name, bool compress,
+                        int (*data)(const void *data, size_t n, void *user), void *user,
+                        struct silica_error *reterr);
+/* What a sandbox has changed becomes a layer of a new image. config: JSON, see docs/images.md; NULL: as its
+ * image's. *ret_json: the image. */
+int silica_image_save(struct silica_client *c, const char *sandbox, const char *name, const char *config,
+                      char **ret_json, struct silica_error *reterr);
 
 /* ------------------------------------------------------------------ sandboxes */
 
@@ -155,11 +179,20 @@ struct silica_sandbox_config {
     uint64_t memory_bytes;
     uint64_t disk_bytes;
     uint32_t tasks;
-    uint32_t cpu_milli;        /* 1000 = one core */
-    const char *const *env;    /* "NAME=VALUE", ends with NULL */
-    const char *const *labels; /* "KEY=VALUE", ends with NULL */
-    int64_t sleep_after_ms;    /* idle time after which it falls asleep */
-    bool set_keep_alive;       /* keep_alive counts */
+    uint32_t cpu_milli;         /* 1000 = one core */
+    const char *const *env;     /* "NAME=VALUE", ends with NULL */
+    const char *const *labels;  /* "KEY=VALUE", ends with NULL */
+    int64_t sleep_after_ms;     /* idle time after which it falls asleep */
+    const char *user;           /* who runs its commands: name or number, perhaps with ":GROUP" */
+    const char *workdir;        /* where they start */
+    const char *hostname;       /* what it calls itself */
+    const char *const *volumes; /* "NAME:/path" or "NAME:/path:ro", ends with NULL */
+    const char *network;        /* "none", "public" or "allowlist" */
+    const char *const
+        *allow; /* with "allowlist": names, addresses, networks, perhaps with ":PORT"; ends with NULL */
+    uint64_t network_bps; /* bytes a second, each way */
+    uint32_t connections; /* at a time */
+    bool set_keep_alive;  /* keep_alive counts */
     bool keep_alive;
 };
 

@@ -29,14 +29,50 @@ struct exchange {
     bool head_seen;
     bool ended;   /* on_end was called; err is valid */
     bool stopped; /* by the receiver */
+    bool upload_over, upload_told;
     bool timed_out;
     int err;
 };
+
+/* The connection is thrown away after the loop, not here: we are inside one of its callbacks. */
+static void exchange_stop(struct exchange *x, struct http_client *hc)
+{
+    x->stopped = true;
+    http_client_pause(hc);
+    loop_stop(x->client->loop);
+}
+
+/* What the caller makes while it is sent. An answer that came first ends it: the server has seen enough. */
+static void exchange_send_upload(struct exchange *x, struct http_client *hc)
+{
+    const struct silica_upload *u = x->request->upload;
+    char piece[PIECE_BYTES];
+    bool room = true;
+    while (room && !x->upload_over && !x->head_seen) {
+        long n = u->read(piece, sizeof piece, u->user);
+        if (n < 0 || (u->bytes >= 0 && (uint64_t)n > (uint64_t)u->bytes - x->body_sent)) {
+            exchange_stop(x, hc);
+            return;
+        }
+        x->body_sent += (size_t)n;
+        x->upload_over = n == 0;
+        if (n > 0)
+            room = http_client_write(hc, piece, (size_t)n);
+    }
+    if (x->upload_over && !x->upload_told) {
+        x->upload_told = true;
+        http_client_finish(hc);
+    }
+}
 
 static void exchange_send_body(struct exchange *x, struct http_client *hc)
 {
     const struct silica_request *q = x->request;
     bool room = true;
+    if (q->upload) {
+        exchange_send_upload(x, hc);
+        return;
+    }
     if (x->body_sent == q->body_bytes)
         return;
     while (room && x->body_sent < q->body_bytes) {
@@ -51,14 +87,6 @@ static void exchange_send_body(struct exchange *x, struct http_client *hc)
 static void on_drain(struct http_client *hc)
 {
     exchange_send_body(http_client_user(hc), hc);
-}
-
-/* The connection is thrown away after the loop, not here: we are inside one of its callbacks. */
-static void exchange_stop(struct exchange *x, struct http_client *hc)
-{
-    x->stopped = true;
-    http_client_pause(hc);
-    loop_stop(x->client->loop);
 }
 
 static void on_head(struct http_client *hc, int status, const struct http_header *headers, size_t count,
@@ -189,8 +217,10 @@ static int send_request(struct silica_client *c, const struct silica_request *q,
         headers[count++] = (struct http_header){"Authorization", c->authorization};
     if (q->body && !http_header_find(headers, count, "Content-Type"))
         headers[count++] = (struct http_header){"Content-Type", "application/json"};
-    int r =
-        http_client_send(c->conn, q->method, target, headers, count, (int64_t)q->body_bytes, &exchange_ops);
+    if (q->upload && !http_header_find(headers, count, "Content-Type"))
+        headers[count++] = (struct http_header){"Content-Type", "application/octet-stream"};
+    int64_t length = q->upload ? q->upload->bytes : (int64_t)q->body_bytes;
+    int r = http_client_send(c->conn, q->method, target, headers, count, length, &exchange_ops);
     return r < 0 ? client_fail(reterr, SILICA_ERROR_ARGUMENT, -r, "the request cannot be sent: %s",
                                strerror(-r))
                  : 0;

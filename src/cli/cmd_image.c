@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_image.c: silica image ls, import, export, save, tag, inspect, rm and prune; build is in
+ * cmd_image_build.c. */
+#include "cli/build_cache.h"
+#include "cli/cli.h"
+#include "cli/format.h"
+#include "cli/image_files.h"
+#include "cli/json_call.h"
+#include "cli/values.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+enum {
+    KEY_NAME = OPTION_KEY_FIRST,
+    KEY_JSON,
+    KEY_FORCE,
+    KEY_PLAIN,
+    KEY_WORKDIR,
+    KEY_USER,
+    KEY_ENTRYPOINT,
+    KEY_CMD,
+    KEY_EXPOSE,
+    KEY_LABEL,
+    KEY_ALL,
+    OPERANDS_MAX = 64,
+    LIST_MAX = 128,
+    BAR = 30,
+};
+
+const struct option image_options[] = {
+    {KEY_NAME, "name", 'n', "NAME", NULL, "import: what the image is called (default: as the archive says)"},
+    {KEY_PLAIN, "no-compress", 0, NULL, NULL, "export: write layers as they are"},
+    {KEY_FORCE, "force", 'f', NULL, NULL,
+     "rm: also an image with several names; a name although a sandbox uses the image"},
+    {'e', "env", 'e', "NAME=VALUE", NULL, "save: a variable; may be repeated"},
+    {KEY_WORKDIR, "workdir", 'w', "PATH", NULL, "save: the directory that commands start in"},
+    {KEY_USER, "user", 'u', "USER", NULL, "save: who runs commands"},
+    {KEY_ENTRYPOINT, "entrypoint", 0, "WORD", NULL, "save: the program; repeated for its arguments"},
+    {KEY_CMD, "cmd", 0, "WORD", NULL, "save: further arguments; may be repeated"},
+    {KEY_EXPOSE, "expose", 0, "PORT", NULL, "save: a port of a service; may be repeated"},
+    {KEY_LABEL, "label", 'l', "NAME=VALUE", NULL, "save: a label; may be repeated"},
+    {KEY_ALL, "all", 'a', NULL, NULL, "ls, prune: also what builds have kept of their steps"},
+    {KEY_JSON, "json", 0, NULL, NULL, "ls, import, save, tag, rm, prune: print JSON"},
+    {0, NULL, 0, NULL, NULL, NULL},
+};
+
+struct words {
+    const char *list[LIST_MAX];
+    size_t count;
+};
+
+struct image_settings {
+    struct connect_settings connect;
+    const char *operands[OPERANDS_MAX];
+    size_t count;
+    const char *name, *workdir, *user;
+    struct words env, entrypoint, cmd, ports, labels;
+    bool json, force, plain, all;
+};
+
+static const struct table_column columns[] = {
+    {"NAME", false, 16}, {"ID", false, 0},     {"SIZE", true, 0},
+    {"LAYERS", true, 0}, {"CREATED", true, 0}, {"SANDBOXES", true, 0},
+};
+
+static const char *text_of(const struct json_value *v, const char *key)
+{
+    const char *s = json_string(json_get(v, key), NULL);
+    return s ? s : "";
+}
+
+/* "/v1/images/<name>" with a query behind it; a name needs no encoding but for what no name has. */
+static const char *image_path(struct buf *out, const char *name, const char *query)
+{
+    if (buf_puts(out, "/v1/images/") < 0)
+        return NULL;
+    for (const char *p = name; *p; p++) {
+        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+                     strchr("-._~/:@", *p);
+        if ((plain ? buf_putc(out, *p) : buf_printf(out, "%%%02X", (unsigned char)*p)) < 0)
+            return NULL;
+    }
+    return buf_puts(out, query) < 0 ? NULL : buf_cstr(out);
+}
+
+/* ---- ls */
+
+static int add_row(struct table *t, const struct json_value *v, const char *name)
+{
+    char id[16], size[FORMAT_SIZE] = "", created[FORMAT_SIZE] = "-", layers[FORMAT_SIZE], users[FORMAT_SIZE];
+    int64_t n = 0, at;
+    (void)snprintf(id, sizeof id, "%.12s", text_of(v, "id"));
+    bool plain = !json_get(v, "digest");
+    if (!plain && json_integer(json_get(v, "size"), 0, INT64_MAX, &n))
+        format_bytes((uint64_t)n, size);
+    if (parse_iso_time(text_of(v, "createdAt"), &at))
+        format_age(clock_wall_ms() - at, created);
+    (void)snprintf(layers, sizeof layers, "%zu", plain ? (size_t)1 : json_count(json_get(v, "layers")));
+    n = 0;
+    (void)json_integer(json_get(v, "sandboxes"), 0, INT64_MAX, &n);
+    (void)snprintf(users, sizeof users, "%lld", (long long)n);
+    const char *cells[] = {name, id, plain ? "-" : size, layers, created, users};
+    return table_add(t, cells);
+}
+
+static int list(const struct image_settings *s, struct silica_client *c)
+{
+    auto_answer struct json_answer a = {0};
+    int r = json_call("image", c, &(struct silica_request){.method = "GET", .path = "/v1/images"}, &a);
+    if (r != 0)
+        return r;
+    if (s->json) {
+        printf("%s\n", a.json);
+        return 0;
+    }
+    struct table t = TABLE_INIT(columns);
+    json_for_each (v, json_get(json_root(a.doc), "images")) {
+        const struct json_value *names = json_get(v, "names");
+        int err = json_count(names) ? 0 : add_row(&t, v, json_get(v, "digest") ? "-" : text_of(v, "id"));
+        json_for_each (name, names)
+            if (s->all || !build_cache_is_name(json_string(name, NULL)))
+                err = err < 0 ? err : add_row(&t, v, json_string(name, NULL));
+        if (err < 0) {
+            table_done(&t);
+            return cli_error("image", "out of memory");
+        }
+    }
+    table_print(&t, stdout, terminal_width(STDOUT_FILENO));
+    table_done(&t);
+    return 0;
+}
+
+/* ---- import */
+
+struct progress {
+    struct image_files *files;
+    int64_t shown_ms;
+    bool terminal;
+};
+
+static void show(struct progress *p, const char *what, int64_t done, int64_t all)
+{
+    char a[FORMAT_SIZE], b[FORMAT_SIZE] = "", bar[BAR + 1] = "";
+    int64_t now = clock_mono_ms();
+    if (!p->terminal || now - p->shown_ms < 100)
+        return;
+    p->shown_ms = now;
+    format_bytes((uint64_t)done, a);
+    if (all > 0) {
+        format_bytes((uint64_t)all, b);
+        size_t n = (size_t)(done * BAR / all);
+        memset(bar, '#', n);
+        memset(bar + n, '.', BAR - n);
+        (void)fprintf(stderr, "\r\033[K%s %s %s of %s", what, bar, a, b);
+    } else {
+        (void)fprintf(stderr, "\r\033[K%s %s", what, a);
+    }
+}
+
+static void show_end(const struct progress *p)
+{
+    if (p->terminal)
+        (void)fprintf(stderr, "\r\033[K");
+}
+
+static long import_read(void *data, size_t n, void *user)
+{
+    struct progress *p = user;
+    long k = image_files_read(data, n, p->files);
+    show(p, "sending", image_files_sent(p->files), image_files_bytes(p->files));
+    return k;
+}
+
+static int import_event(char *data, size_t n, void *user)
+{
+    struct progress *p = user;
+    auto_json struct json_doc *doc = NULL;
+    char what[64];
+    int64_t layer = 0, layers = 0, bytes = 0;
+    if (json_parse(data, n, 0, &doc, NULL) < 0)
+        return 0;
+    (void)json_integer(json_get(json_root(doc), "layer"), 0, INT32_MAX, &layer);
+    (void)json_integer(json_get(json_root(doc), "layers"), 0, INT32_MAX, &layers);
+    (void)json_integer(json_get(json_root(doc), "bytes"), 0, INT64_MAX, &bytes);
+    (void)snprintf(what, sizeof what, "unpacking layer %lld of %lld", (long long)layer, (long long)layers);
+    show(p, what, bytes, 0);
+    return 0;
+}
+
+/* "app:1.0 <id>" for each; given: the name that the first one was to have. */
+static void print_images(const struct json_value *images, const char *given)
+{
+    json_for_each (v, images) {
+        const char *name = given ? given : json_string(json_first(json_get(v, "names")), NULL);
+        given = NULL;
+        printf("%s%s%s\n", name ? name : "", name ? " " : "", text_of(v, "id"));
+    }
+}
+
+static int import(const struct image_settings *s, struct silica_client *c)
+{
+    struct progress p = {.terminal = isatty(STDERR_FILENO)};
+    struct silica_error se;
+    struct error e;
+    auto_free char *json = NULL;
+    auto_json struct json_doc *doc = NULL;
+    if (image_files_open(s->operands[1], &p.files, &e) < 0)
+        return cli_error("image", "%s", e.msg);
+    struct silica_upload upload = {import_read, &p, image_files_bytes(p.files)};
+    int r = silica_image_import(c, s->name, &upload, import_event, &p, &json, &se);
+    show_end(&p);
+    const char *problem = image_files_problem(p.files);
+    if (r < 0)
+        r = problem ? cli_error("image", "%s", problem) : connect_failed("image", c, &se);
+    else if (s->json)
+        printf("%s\n", json);
+    else if (json_parse(json, strlen(json), 0, &doc, NULL) == 0)
+        print_images(json_get(json_root(doc), "images"), s->name);
+    image_files_free(p.files);
+    return r;
+}
+
+/* ---- export */
+
+struct output {
+    struct progress progress;
+    int fd, err;
+    int64_t bytes;
+};
+
+static int export_data(const void *data, size_t n, void *user)
+{
+    struct output *o = user;
+    const char *at = data;
+    o->bytes += (int64_t)n;
+    while (n > 0) {
+        ssize_t k = write(o->fd, at, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0) {
+            o->err = errno;
+            return -errno;
+        }
+        at += k;
+        n -= (size_t)k;
+    }
+    show(&o->progress, "received", o->bytes, 0);
+    return 0;
+}
+
+/* Into a file beside the target first: a target that is there is whole. */
+static int export(const struct image_settings *s, struct silica_client *c)
+{
+    const char *path = s->count > 2 ? s->operands[2] : "-";
+    struct output o = {.progress.terminal = isatty(STDERR_FILENO), .fd = STDOUT_FILENO};
+    struct silica_error e;
+    auto_free char *part = NULL;
+    bool file = strcmp(path, "-") != 0;
+    if (!file && isatty(STDOUT_FILENO))
+        return cli_error("image", "an archive is nothing for a terminal; name a file");
+    if (file && asprintf(&part, "%s.part", path) < 0)
+        return cli_error("image", "out of memory");
+    auto_close int fd = file ? open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644) : -1;
+    if (file && fd < 0)
+        return cli_error("image", "%s: %s", part, strerror(errno));
+    if (file)
+        o.fd = fd;
+    int r = silica_image_export(c, s->operands[1], !s->plain, export_data, &o, &e);
+    show_end(&o.progress);
+    if (r < 0 && o.err)
+        r = cli_error("image", "%s: %s", path, strerror(o.err));
+    else if (r < 0)
+        r = connect_failed("image", c, &e);
+    else if (file && rename(part, path) < 0)
+        r = cli_error("image", "%s: %s", path, strerror(errno));
+    if (r != 0 && file)
+        (void)unlink(part);
+    return r;
+}
+
+/* ---- save */
+
+static void put_words(struct json_writer *w, const char *key, const struct words *list)
+{
+    if (!list->count)
+        return;
+    json_put_key(w, key);
+    json_array_begin(w);
+    for (size_t i = 0; i < list->count; i++)
+        json_put_string(w, list->list[i]);
+    json_array_end(w);
+}
+
+static void put_labels(struct json_writer *w, const struct words *list)
+{
+    if (!list->count)
+        return;
+    json_put_key(w, "labels");
+    json_object_begin(w);
+    for (size_t i = 0; i < list->count; i++) {
+        char key[256];
+        const char *equals = strchr(list->list[i], '='); /* value_label saw to it */
+        (void)snprintf(key, sizeof key, "%.*s", (int)(equals - list->list[i]), list->list[i]);
+        json_member_string(w, key, equals + 1);
+    }
+    json_object_end(w);
+}
+
+static int save(const struct image_settings *s, struct silica_client *c)
+{
+    struct buf config = BUF_INIT(1024 * 1024);
+    struct json_writer w;
+    struct silica_error e;
+    auto_free char *json = NULL;
+    auto_json struct json_doc *doc = NULL;
+    json_writer_init(&w, &config);
+    json_object_begin(&w);
+    put_words(&w, "env", &s->env);
+    if (s->workdir)
+        json_member_string(&w, "workdir", s->workdir);
+    if (s->user)
+        json_member_string(&w, "user", s->user);
+    put_words(&w, "entrypoint", &s->entrypoint);
+    put_words(&w, "cmd", &s->cmd);
+    put_words(&w, "exposedPorts", &s->ports);
+    put_labels(&w, &s->labels);
+    json_object_end(&w);
+    int r = w.err || !buf_cstr(&config) ? cli_error("image", "the settings are too long")
+            : silica_image_save(c, s->operands[1], s->operands[2], buf_cstr(&config), &json, &e) < 0
+                ? connect_failed("image", c, &e)
+                : 0;
+    buf_done(&config);
+    if (r == 0 && s->json)
+        printf("%s\n", json);
+    else if (r == 0 && json_parse(json, strlen(json), 0, &doc, NULL) == 0)
+        printf("%s\n", text_of(json_root(doc), "id"));
+    return r;
+}
+
+/* ---- the rest */
+
+static int tag(const struct image_settings *s, struct silica_client *c)
+{
+    struct buf body = BUF_INIT(16 * 1024);
+    struct json_writer w;
+    auto_answer struct json_answer a = {0};
+    json_writer_init(&w, &body);
+    json_object_begin(&w);
+    json_member_string(&w, "image", s->operands[1]);
+    json_member_string(&w, "name", s->operands[2]);
+    json_object_end(&w);
+    struct silica_request q = {
+        .method = "POST", .path = "/v1/images/tag", .body = buf_data(&body), .body_bytes = buf_len(&body)};
+    int r = w.err ? cli_error("image", "the name is too long") : json_call("image", c, &q, &a);
+    buf_done(&body);
+    if (r == 0)
+        printf("%s\n", s->json ? a.json : text_of(json_root(a.doc), "id"));
+    return r;
+}
+
+/* inspect and rm: each of the names; the rest is tried even when one fails. */
+static int for_names(const struct image_settings *s, struct silica_client *c, bool removes)
+{
+    int result = 0;
+    for (size_t i = 1; i < s->count; i++) {
+        struct buf path = BUF_INIT(8192);
+        auto_answer struct json_answer a = {0};
+        const char *to = image_path(&path, s->operands[i], removes && s->force ? "?force=true" : "");
+        struct silica_request q = {.method = removes ? "DELETE" : "GET", .path = to};
+        int r = to ? json_call("image", c, &q, &a) : cli_error("image", "the name is too long");
+        buf_done(&path);
+        if (r == 0)
+            printf("%s\n", removes && !s->json ? s->operands[i] : a.json);
+        else
+            result = r;
+    }
+    return result;
+}
+
+static int prune(const struct image_settings *s, struct silica_client *c)
+{
+    char size[FORMAT_SIZE];
+    int64_t layers = 0, bytes = 0;
+    auto_answer struct json_answer a = {0};
+    if (s->all)
+        build_cache_forget(c);
+    int r = json_call("image", c, &(struct silica_request){.method = "POST", .path = "/v1/images/prune"}, &a);
+    if (r != 0)
+        return r;
+    (void)json_integer(json_get(json_root(a.doc), "layers"), 0, INT64_MAX, &layers);
+    (void)json_integer(json_get(json_root(a.doc), "bytes"), 0, INT64_MAX, &bytes);
+    format_bytes((uint64_t)bytes, size);
+    if (s->json)
+        printf("%s\n", a.json);
+    else
+        printf("%zu images and %lld layers removed, %s given back\n",
+               json_count(json_get(json_root(a.doc), "deleted")), (long long)layers, size);
+    return 0;
+}
+
+static int inspect(const struct image_settings *s, struct silica_client *c)
+{
+    return for_names(s, c, false);
+}
+
+static int rm(const struct image_settings *s, struct silica_client *c)
+{
+    return for_names(s, c, true);
+}
+
+static const struct {
+    const char *name;
+    int (*run)(const struct image_settings *s, struct silica_client *c);
+    size_t min, max; /* operands */
+    const char *missing;
+} actions[] = {
+    {"ls", list, 0, 0, NULL},
+    {"import", import, 1, 1, "an archive, a directory with an OCI layout, or -"},
+    {"export", export, 1, 2, "the name of an image"},
+    {"save", save, 2, 2, "the id of a sandbox and a name for the image"},
+    {"tag", tag, 2, 2, "an image and a name for it"},
+    {"inspect", inspect, 1, OPERANDS_MAX, "the name of an image"},
+    {"rm", rm, 1, OPERANDS_MAX, "the name of an image"},
+    {"prune", prune, 0, 0, NULL},
+};
+
+static int run(const struct image_settings *s)
+{
+    auto_client struct silica_client *c = NULL;
+    const char *what = s->count ? s->operands[0] : "";
+    size_t i = 0;
+    while (i < ARRAY_SIZE(actions) && strcmp(actions[i].name, what) != 0)
+        i++;
+    if (i == ARRAY_SIZE(actions))
+        return cli_missing("image", "ls, import, export, save, tag, inspect, rm, prune or build");
+    if (s->count - 1 < actions[i].min)
+        return cli_missing("image", actions[i].missing);
+    if (s->count - 1 > actions[i].max)
+        return cli_unexpected("image", s->operands[actions[i].max + 1]);
+    int r = connect_open("image", &s->connect, &c);
+    return r != 0 ? r : actions[i].run(s, c);
+}
+
+static int add_word(struct words *w, const char *source, const char *value, struct error *reterr)
+{
+    if (w->count == LIST_MAX)
+        return error_set(reterr, E2BIG, "%s can be given %d times", source, LIST_MAX);
+    w->list[w->count++] = value;
+    return 0;
+}
+
+static int take(struct image_settings *s, const char *source, int key, const char *value,
+                struct error *reterr)
+{
+    int r;
+    switch (key) {
+    case KEY_NAME:
+        s->name = value;
+        return 0;
+    case KEY_JSON:
+        s->json = true;
+        return 0;
+    case KEY_FORCE:
+        s->force = true;
+        return 0;
+    case KEY_ALL:
+        s->all = true;
+        return 0;
+    case KEY_PLAIN:
+        s->plain = true;
+        return 0;
+    case KEY_WORKDIR:
+        s->workdir = value;
+        return 0;
+    case KEY_USER:
+        s->user = value;
+        return 0;
+    case 'e':
+        r = value_env(source, value, reterr);
+        return r < 0 ? r : add_word(&s->env, source, value, reterr);
+    case KEY_LABEL:
+        r = value_label(source, value, reterr);
+        return r < 0 ? r : add_word(&s->labels, source, value, reterr);
+    case KEY_ENTRYPOINT:
+        return add_word(&s->entrypoint, source, value, reterr);
+    case KEY_CMD:
+        return add_word(&s->cmd, source, value, reterr);
+    default:
+        return add_word(&s->ports, source, value, reterr);
+    }
+}
+
+int cmd_image(int argc, char **argv)
+{
+    struct image_settings s = {0};
+    struct options o = OPTIONS_INIT(image_options, connect_options, argc, argv);
+    const char *value;
+    struct error e;
+    int key;
+    if (image_build_asked(argc, argv))
+        return cmd_image_build(argc, argv);
+    while ((key = options_next(&o, &value, &e)) > 0) {
+        if (connect_take(&s.connect, key, value))
+            continue;
+        if (key == OPTION_HELP)
+            return cli_help("image");
+        if (key == OPTION_OPERAND && s.count == OPERANDS_MAX)
+            return cli_unexpected("image", value);
+        if (key == OPTION_OPERAND)
+            s.operands[s.count++] = value;
+        else if (take(&s, options_source(&o), key, value, &e) < 0)
+            return cli_usage_error("image", &e);
+    }
+    return key < 0 ? cli_usage_error("image", &e) : run(&s);
+}

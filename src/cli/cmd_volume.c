@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_volume.c: silica volume create, ls, inspect and rm. */
+#include "cli/cli.h"
+#include "cli/format.h"
+#include "cli/json_call.h"
+#include "cli/values.h"
+
+#include "base/clock.h"
+#include "keeper/proto_volume.h"
+
+#include <string.h>
+
+enum { KEY_SIZE = OPTION_KEY_FIRST, KEY_JSON, OPERANDS_MAX = 64 };
+
+const struct option volume_options[] = {
+    {KEY_SIZE, "size", 's', "SIZE", NULL, "create: how much it may hold (10G; default 1G)"},
+    {KEY_JSON, "json", 0, NULL, NULL, "create, ls: print JSON"},
+    {0, NULL, 0, NULL, NULL, NULL},
+};
+
+struct volume_settings {
+    struct connect_settings connect;
+    const char *operands[OPERANDS_MAX];
+    size_t count;
+    uint64_t bytes;
+    bool json;
+};
+
+static const struct table_column columns[] = {
+    {"NAME", false, 0}, {"SIZE", true, 0}, {"USED", true, 0}, {"CREATED", true, 0}, {"SANDBOXES", false, 10},
+};
+
+static const char *text_of(const struct json_value *v, const char *key)
+{
+    const char *s = json_string(json_get(v, key), NULL);
+    return s ? s : "";
+}
+
+static int create(const struct volume_settings *s, struct silica_client *c)
+{
+    struct buf body = BUF_INIT(4096);
+    struct json_writer w;
+    auto_answer struct json_answer a = {0};
+    json_writer_init(&w, &body);
+    json_object_begin(&w);
+    json_member_string(&w, "name", s->operands[1]);
+    if (s->bytes)
+        json_member_int(&w, "size", (int64_t)s->bytes);
+    json_object_end(&w);
+    struct silica_request q = {
+        .method = "POST", .path = "/v1/volumes", .body = buf_data(&body), .body_bytes = buf_len(&body)};
+    int r = json_call("volume", c, &q, &a);
+    buf_done(&body);
+    if (r == 0)
+        printf("%s\n", s->json ? a.json : text_of(json_root(a.doc), "name"));
+    return r;
+}
+
+/* "a, b, c", cut where the cell is full. */
+static void join(const struct json_value *list, char *out, size_t cap)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    json_for_each (v, list) {
+        const char *id = json_string(v, NULL);
+        int wrote = id ? snprintf(out + n, cap - n, "%s%s", n ? ", " : "", id) : 0;
+        if (wrote < 0 || (size_t)wrote >= cap - n)
+            return;
+        n += (size_t)wrote;
+    }
+}
+
+static int add_row(struct table *t, const struct json_value *v)
+{
+    char size[FORMAT_SIZE] = "", used[FORMAT_SIZE] = "", created[FORMAT_SIZE] = "-", sandboxes[256];
+    int64_t n, at;
+    if (json_integer(json_get(v, "sizeBytes"), 0, INT64_MAX, &n))
+        format_bytes(n, size);
+    if (json_integer(json_get(v, "usedBytes"), 0, INT64_MAX, &n))
+        format_bytes(n, used);
+    if (parse_iso_time(text_of(v, "createdAt"), &at))
+        format_age(clock_wall_ms() - at, created);
+    join(json_get(v, "sandboxes"), sandboxes, sizeof sandboxes);
+    const char *cells[] = {text_of(v, "name"), size, used, created, sandboxes};
+    return table_add(t, cells);
+}
+
+static int list(const struct volume_settings *s, struct silica_client *c)
+{
+    auto_answer struct json_answer a = {0};
+    int r = json_call("volume", c, &(struct silica_request){.method = "GET", .path = "/v1/volumes"}, &a);
+    if (r != 0)
+        return r;
+    if (s->json) {
+        printf("%s\n", a.json);
+        return 0;
+    }
+    struct table t = TABLE_INIT(columns);
+    json_for_each (v, json_get(json_root(a.doc), "volumes"))
+        if (add_row(&t, v) < 0) {
+            r = cli_error("volume", "out of memory");
+            break;
+        }
+    if (r == 0)
+        table_print(&t, stdout, terminal_width(STDOUT_FILENO));
+    table_done(&t);
+    return r;
+}
+
+/* Each of the names; the rest is tried even when one fails. */
+static int for_names(const struct volume_settings *s, struct silica_client *c, const char *method)
+{
+    int result = 0;
+    bool removes = strcmp(method, "DELETE") == 0;
+    for (size_t i = 1; i < s->count; i++) {
+        char path[VOLUME_NAME_MAX + 32];
+        auto_answer struct json_answer a = {0};
+        const char *name = s->operands[i];
+        if (!volume_name_ok(name)) {
+            result = cli_error("volume", "'%.60s' is not the name of a volume; see 'silica volume ls'", name);
+            continue;
+        }
+        (void)snprintf(path, sizeof path, "/v1/volumes/%s", name);
+        int r = json_call("volume", c, &(struct silica_request){.method = method, .path = path}, &a);
+        if (r == 0)
+            printf("%s\n", removes ? name : a.json);
+        else
+            result = r;
+    }
+    return result;
+}
+
+static int run(const struct volume_settings *s)
+{
+    auto_client struct silica_client *c = NULL;
+    const char *what = s->count ? s->operands[0] : "";
+    bool creates = strcmp(what, "create") == 0, lists = strcmp(what, "ls") == 0,
+         removes = strcmp(what, "rm") == 0, inspects = strcmp(what, "inspect") == 0;
+    if (!creates && !lists && !removes && !inspects)
+        return cli_missing("volume", "create, ls, inspect or rm");
+    if (!lists && s->count < 2)
+        return cli_missing("volume", "the name of a volume");
+    if (lists && s->count > 1)
+        return cli_unexpected("volume", s->operands[1]);
+    if (creates && s->count > 2)
+        return cli_unexpected("volume", s->operands[2]);
+    int r = connect_open("volume", &s->connect, &c);
+    if (r != 0)
+        return r;
+    return creates ? create(s, c) : lists ? list(s, c) : for_names(s, c, removes ? "DELETE" : "GET");
+}
+
+int cmd_volume(int argc, char **argv)
+{
+    struct volume_settings s = {0};
+    struct options o = OPTIONS_INIT(volume_options, connect_options, argc, argv);
+    const char *value;
+    struct error e;
+    int key;
+    while ((key = options_next(&o, &value, &e)) > 0) {
+        if (connect_take(&s.connect, key, value))
+            continue;
+        if (key == OPTION_HELP)
+            return cli_help("volume");
+        if (key == OPTION_OPERAND && s.count == OPERANDS_MAX)
+            return cli_unexpected("volume", value);
+        if (key == OPTION_OPERAND)
+            s.operands[s.count++] = value;
+        else if (key == KEY_SIZE && value_bytes(options_source(&o), value, &s.bytes, &e) < 0)
+            return cli_usage_error("volume", &e);
+        else if (key == KEY_JSON)
+            s.json = true;
+    }
+    return key < 0 ? cli_usage_error("volume", &e) : run(&s);
+}

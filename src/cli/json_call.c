@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json_call.c: see json_call.h. */
+#include "cli/json_call.h"
+#include "cli/cli.h"
+
+#include <string.h>
+
+int json_call(const char *verb, struct silica_client *c, const struct silica_request *q,
+              struct json_answer *ret)
+{
+    struct silica_error e;
+    auto_answer struct json_answer a = {0};
+    if (silica_request(c, q, &a.response, &e) < 0 || silica_response_error(&a.response, &e) < 0)
+        return connect_failed(verb, c, &e);
+    a.json = strdup(a.response.body); /* parsing changes it in place */
+    if (!a.json || json_parse(a.response.body, a.response.body_bytes, 0, &a.doc, NULL) < 0)
+        return cli_error(verb, "the answer is not JSON: is this a Silica server?");
+    *ret = a;
+    a = (struct json_answer){0};
+    return 0;
+}
+
+void json_answer_done(struct json_answer *a)
+{
+    json_free(a->doc);
+    free(a->json);
+    silica_response_done(&a->response);
+    *a = (struct json_answer){0};
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json_call.h: one request whose answer is JSON, for verbs that print it or pick from it. */
+#pragma once
+
+#include "cli/connect.h"
+
+#include "base/json.h"
+
+struct json_answer {
+    char *json;           /* the text as it came */
+    struct json_doc *doc; /* the same, parsed */
+    struct silica_response response;
+};
+
+/* 0, or the exit code: what went wrong has been said, in the name of the verb. */
+int json_call(const char *verb, struct silica_client *c, const struct silica_request *q,
+              struct json_answer *ret);
+void json_answer_done(struct json_answer *a); /* zero is fine */
+#define auto_answer __attribute__((cleanup(json_answer_done)))

@@ -110,7 +110,7 @@ TEST(value_bytes_accepts_and_refuses)
     } good[] = {{"0", 0},           {"1000000", 1000000},      {"64k", 65536},         {"512M", 536870912},
                 {"2G", 2147483648}, {"1GiB", 1073741824},      {"1.5GiB", 1610612736}, {"1GB", 1000000000},
                 {"100b", 100},      {"1Ti", UINT64_C(1) << 40}};
-    static const char *const bad[] = {"", "M", "12X", "1GiBs", "-1", "1 G", "1GB ", "1kib"};
+    static const char *const bad[] = {"", "M", "12X", "1GiBs", "-1", "1  G", "1GB ", "1kib"};
     for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
         uint64_t n = 77;
         CHECK_INT(value_bytes("--memory", good[i].text, &n, NULL), 0);

@@ -42,15 +42,17 @@ TEST(pool_is_private_and_whole)
 TEST(resolvers_a_sandbox_can_reach)
 {
     uint32_t out[NETWORK_RESOLVERS_MAX];
-    CHECK(network_resolvers_parse("", out) == 0);
-    CHECK(network_resolvers_parse("nameserver 127.0.0.53\noptions edns0\n", out) == 0);
+    CHECK(network_resolvers_parse("", false, out) == 0);
+    CHECK(network_resolvers_parse("nameserver 127.0.0.53\noptions edns0\n", false, out) == 0);
     CHECK(network_resolvers_parse("# nameserver 1.2.3.4\nnameserver\nnameserver ::1\nnameserver 0.0.0.0",
-                                  out) == 0);
+                                  false, out) == 0);
     CHECK(network_resolvers_parse("search x\nnameserver 127.0.0.1\nnameserver\t9.9.9.9\nnameserver 10.0.0.2",
-                                  out) == 2);
+                                  false, out) == 2);
     CHECK(out[0] == inet_addr("9.9.9.9") && out[1] == inet_addr("10.0.0.2"));
     CHECK(network_resolvers_parse(
-              "nameserver 1.1.1.1\nnameserver 1.1.1.2\nnameserver 1.1.1.3\nnameserver 1.1.1.4", out) == 3);
+              "nameserver 1.1.1.1\nnameserver 1.1.1.2\nnameserver 1.1.1.3\nnameserver 1.1.1.4", false, out) ==
+          3);
+    CHECK(network_resolvers_parse("nameserver 127.0.0.53\nnameserver 0.0.0.0\n", true, out) == 1);
 }
 
 TEST(pool_must_hold_all_slots)

@@ -102,12 +102,12 @@ TEST(image_names_are_plain_and_links_are_not_followed)
     REQUIRE(dir >= 0);
     static const char *const bad[] = {"", "..", ".hidden", "a/b", "Base", "x y", "../images/base", "none"};
     for (size_t n = 0; n < ARRAY_SIZE(bad); n++)
-        CHECK_INT(image_open(dir, bad[n], &i, &e), -ENOENT);
+        CHECK_INT(image_open(NULL, dir, bad[n], &i, &e), -ENOENT);
     CHECK(mkdirat(dir, "good", 0755) == 0 && mkdirat(dir, "good/rootfs", 0755) == 0);
     CHECK(symlinkat("good", dir, "link") == 0);
-    CHECK_INT(image_open(dir, "link", &i, &e), -ENOENT);
+    CHECK_INT(image_open(NULL, dir, "link", &i, &e), -ENOENT);
     file_write(dir, "good/env", "PATH=/bin\nnonsense\nA=b=c\n");
-    REQUIRE(image_open(dir, "good", &i, &e) == 0);
+    REQUIRE(image_open(NULL, dir, "good", &i, &e) == 0);
     CHECK_STREQ(i.env[0], "PATH=/bin");
     CHECK_STREQ(i.env[1], "A=b=c");
     CHECK(i.env[2] == NULL);

@@ -61,22 +61,42 @@ TEST(config_network)
     struct sandbox_config c, d = defaults();
     struct problem p;
     CHECK_INT(apply("{\"network\":{\"mode\":\"none\"}}", &c, &p), 0);
-    CHECK(c.network == KEEPER_NETWORK_NONE);
-    CHECK(!sandbox_config_same_machine(&c, &d) && !sandbox_config_equal(&c, &d));
+    CHECK(c.reach.network == KEEPER_NETWORK_NONE);
+    CHECK(sandbox_config_same_machine(&c, &d) && !sandbox_config_equal(&c, &d));
     sandbox_config_done(&c);
     CHECK_INT(apply("{\"network\":{\"mode\":\"public\"}}", &c, &p), 0);
-    CHECK(c.network == KEEPER_NETWORK_PUBLIC);
+    CHECK(c.reach.network == KEEPER_NETWORK_PUBLIC);
     sandbox_config_done(&c);
     CHECK_INT(apply("{\"network\":null}", &c, &p), 0);
-    CHECK(c.network == KEEPER_NETWORK_DEFAULT);
+    CHECK(c.reach.network == KEEPER_NETWORK_DEFAULT);
     sandbox_config_done(&c);
-    check_refused("{\"network\":\"none\"}", "network");
+    CHECK_INT(apply("{\"network\":\"none\"}", &c, &p), 0);
+    CHECK(c.reach.network == KEEPER_NETWORK_NONE);
+    sandbox_config_done(&c);
+    int r = apply("{\"network\":{\"mode\":\"allowlist\",\"allow\":[\"Example.org:443\",\"*.example.org\","
+                  "\"example.org:443\"]},\"limits\":{\"networkBytesPerSecond\":\"1MiB\",\"connections\":20}}",
+                  &c, &p);
+    CHECK_INT(r, 0);
+    CHECK(c.reach.network == KEEPER_NETWORK_ALLOWLIST && c.reach.bytes_per_second == 1 << 20 &&
+          c.reach.connections == 20);
+    CHECK_STREQ(c.reach.allow, "example.org:443\n*.example.org");
+    CHECK(sandbox_config_same_machine(&c, &d));
+    sandbox_config_done(&c);
+    check_refused("{\"network\":\"open\"}", "network.mode");
+    check_refused("{\"network\":7}", "network");
+    check_refused("{\"network\":{\"mode\":\"public\",\"allow\":[]}}", "network.allow");
+    check_refused("{\"network\":{\"mode\":\"allowlist\",\"allow\":\"x\"}}", "network.allow");
+    check_refused("{\"network\":{\"mode\":\"allowlist\",\"allow\":[1]}}", "network.allow");
+    check_refused("{\"network\":{\"mode\":\"allowlist\",\"allow\":[\"127.0.0.1\"]}}", "network.allow");
+    check_refused("{\"limits\":{\"networkBytesPerSecond\":1}}", "limits.networkBytesPerSecond");
+    check_refused("{\"limits\":{\"connections\":0}}", "limits.connections");
+    check_refused("{\"limits\":{\"connections\":65536}}", "limits.connections");
     check_refused("{\"network\":{\"mode\":\"none\",\"alow\":1}}", "network");
     check_refused("{\"network\":{}}", "network.mode");
     check_refused("{\"network\":{\"mode\":\"None\"}}", "network.mode");
     check_refused("{\"network\":{\"mode\":1}}", "network.mode");
-    CHECK(apply("{\"network\":{\"mode\":\"allowlist\"}}", &c, &p) < 0);
-    CHECK_STREQ(p.code, "NETWORK_MODE_UNSUPPORTED");
+    CHECK_INT(apply("{\"network\":{\"mode\":\"allowlist\"}}", &c, &p), 0);
+    CHECK(c.reach.network == KEEPER_NETWORK_ALLOWLIST && !c.reach.allow);
     sandbox_config_done(&c);
 }
 
@@ -180,12 +200,12 @@ TEST(config_refuses_bad_limits)
 TEST(config_refuses_bad_names)
 {
     static const char *const images[] = {"../x",
-                                         "a/b",
+                                         "A/b",
                                          ".hidden",
                                          "-x",
                                          "a b",
                                          "\\u00e4",
-                                         "0123456789012345678901234567890123456789012345678901234567890123"};
+                                         "A123456789012345678901234567890123456789012345678901234567890123x"};
     char text[256];
     for (size_t i = 0; i < ARRAY_SIZE(images); i++) {
         (void)snprintf(text, sizeof text, "{\"image\":\"%s\"}", images[i]);
@@ -233,7 +253,7 @@ TEST(config_env_becomes_a_sealed_file)
     char data[64] = "";
     int fd = -1;
     REQUIRE(apply("{\"env\":{\"A\":\"1\\n2\",\"B\":\"\"}}", &c, &p) == 0);
-    REQUIRE(sandbox_config_env_fd(&c, &fd, &e) == 0 && fd >= 0);
+    REQUIRE(sandbox_config_boot_fd(&c, NULL, 0, &fd, &e) == 0 && fd >= 0);
     ssize_t n = pread(fd, data, sizeof data, 0);
     CHECK_INT(n, 9);
     CHECK(memcmp(data, "A=1\n2\0B=\0", 9) == 0);
@@ -243,8 +263,24 @@ TEST(config_env_becomes_a_sealed_file)
     sandbox_config_done(&c);
 
     c = defaults();
-    CHECK_INT(sandbox_config_env_fd(&c, &fd, &e), 0);
+    CHECK_INT(sandbox_config_boot_fd(&c, NULL, 0, &fd, &e), 0);
     CHECK_INT(fd, -1);
+}
+
+TEST(config_comes_behind_what_all_sandboxes_get)
+{
+    static const char shared[] = "A=all\0=ca=PEM", expected[] = "A=all\0=ca=PEM\0A=own\0=user=node";
+    struct sandbox_config c;
+    struct problem p;
+    struct error e;
+    char data[64] = "";
+    int fd = -1;
+    REQUIRE(apply("{\"env\":{\"A\":\"own\"},\"user\":\"node\"}", &c, &p) == 0);
+    REQUIRE(sandbox_config_boot_fd(&c, shared, sizeof shared, &fd, &e) == 0 && fd >= 0);
+    CHECK_INT(pread(fd, data, sizeof data, 0), sizeof expected);
+    CHECK(memcmp(data, expected, sizeof expected) == 0);
+    close_fd(&fd);
+    sandbox_config_done(&c);
 }
 
 TEST(config_copies_are_independent)

@@ -19,7 +19,7 @@
 #define NR_TESTED     1024u
 
 static const uint32_t arches[] = {AUDIT_ARCH_X86_64, AUDIT_ARCH_I386, AUDIT_ARCH_AARCH64, 0};
-static const char *const profile_name[] = {"sandbox", "gateway"};
+static const char *const profile_name[] = {"sandbox", "gateway", "image worker"};
 
 static size_t compared, steps_total, steps_most;
 
@@ -142,7 +142,7 @@ static void compare_sockets(enum seccomp_profile profile, const struct seccomp_p
 
 TEST(SEC_01_filter_equals_policy)
 {
-    for (int profile = SECCOMP_PROFILE_SANDBOX; profile <= SECCOMP_PROFILE_GATEWAY; profile++) {
+    for (int profile = SECCOMP_PROFILE_SANDBOX; profile <= SECCOMP_PROFILE_IMAGER; profile++) {
         struct seccomp_program p;
         struct error e;
 
@@ -403,4 +403,22 @@ TEST(gateway_policy_is_small)
     CHECK_INT(seccomp_policy_verdict(SECCOMP_PROFILE_GATEWAY, SECCOMP_ARCH, SYS_prlimit64, other_pid), EPERM);
     CHECK_INT(seccomp_policy_verdict(SECCOMP_PROFILE_GATEWAY, AUDIT_ARCH_I386, SYS_read, NULL), EPERM);
     CHECK_INT(seccomp_policy_verdict(SECCOMP_PROFILE_GATEWAY, SECCOMP_ARCH, SYS_epoll_ctl, NULL), 0);
+}
+
+TEST(SEC_01_the_image_worker_has_files_and_nothing_else)
+{
+    static const uint32_t denied[] = {
+        SYS_socket,          SYS_connect,    SYS_bind,       SYS_accept4,        SYS_execve,
+        SYS_execveat,        SYS_mount,      SYS_move_mount, SYS_setns,          SYS_unshare,
+        SYS_chroot,          SYS_pivot_root, SYS_ptrace,     SYS_kill,           SYS_capset,
+        SYS_setresuid,       SYS_bpf,        SYS_keyctl,     SYS_io_uring_setup, SYS_memfd_create,
+        SYS_perf_event_open,
+    };
+    const uint64_t exec[6] = {0, 0, PROT_READ | PROT_EXEC};
+    for (size_t i = 0; i < ARRAY_SIZE(denied); i++)
+        CHECK_INT(seccomp_policy_verdict(SECCOMP_PROFILE_IMAGER, SECCOMP_ARCH, denied[i], NULL), EPERM);
+    CHECK_INT(seccomp_policy_verdict(SECCOMP_PROFILE_IMAGER, SECCOMP_ARCH, SYS_mmap, exec), EPERM);
+    CHECK_INT(seccomp_policy_verdict(SECCOMP_PROFILE_IMAGER, AUDIT_ARCH_I386, SYS_read, NULL), EPERM);
+    CHECK_INT(seccomp_policy_verdict(SECCOMP_PROFILE_IMAGER, SECCOMP_ARCH, SYS_openat2, NULL), 0);
+    CHECK_INT(seccomp_policy_verdict(SECCOMP_PROFILE_IMAGER, SECCOMP_ARCH, SYS_mknodat, NULL), 0);
 }

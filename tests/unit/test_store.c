@@ -54,13 +54,17 @@ static void wait_for(struct loop *loop, const struct done *d, int calls)
 
 static struct sandbox_row row_of(const char *id)
 {
+    static char allow[] = "*.example.org\n10.0.0.0/8";
     struct sandbox_row row = {.created_ms = 1000, .last_used_ms = 2000};
     (void)snprintf(row.id, sizeof row.id, "%s", id);
     row.config = (struct sandbox_config){.image = "base",
                                          .instance_type = "basic",
                                          .sleep_after_ms = 5,
                                          .ephemeral = true,
-                                         .network = KEEPER_NETWORK_NONE};
+                                         .reach = {.network = KEEPER_NETWORK_ALLOWLIST,
+                                                   .allow = allow,
+                                                   .bytes_per_second = 1 << 20,
+                                                   .connections = 7}};
     row.config.limits = instance_type_find("basic")->limits;
     return row;
 }
@@ -124,7 +128,8 @@ TEST(store_keeps_rows)
     CHECK_INT(l.last.config.limits.cpu_milli, row.config.limits.cpu_milli);
     CHECK_INT(l.last.config.sleep_after_ms, 5);
     CHECK(l.last.config.ephemeral && !l.last.config.keep_alive);
-    CHECK(l.last.config.network == KEEPER_NETWORK_NONE);
+    CHECK(l.last.config.reach.network == KEEPER_NETWORK_ALLOWLIST);
+    CHECK(l.last.config.reach.bytes_per_second == 1 << 20 && l.last.config.reach.connections == 7);
     CHECK_INT(l.last.created_ms, 1000);
     CHECK_INT(l.last.last_used_ms, 7777);
     store_free(s);

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_flow_parse.c: messages about connections and packets, whole and torn. */
+#include "gateway/flow_parse.h"
+#include "keeper/netlink.h"
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nfnetlink_conntrack.h>
+#include <linux/netfilter/nfnetlink_log.h>
+#include <netinet/in.h>
+#include <string.h>
+
+struct seen {
+    size_t count;
+    struct flow last;
+};
+
+static void found(const struct flow *f, void *arg)
+{
+    struct seen *s = arg;
+    s->count++;
+    s->last = *f;
+}
+
+static void put_counter(struct nl_buf *b, uint16_t type, uint64_t bytes)
+{
+    uint64_t be = htobe64(bytes);
+    size_t nest = nl_nest(b, type);
+    nl_put(b, CTA_COUNTERS_BYTES, &be, sizeof be);
+    nl_nest_end(b, nest);
+}
+
+static void put_connection(struct nl_buf *b, int type, uint8_t protocol, uint16_t port)
+{
+    struct nfgenmsg head = {.nfgen_family = AF_INET};
+    uint16_t be = htons(port);
+    nl_begin(b, (uint16_t)(NFNL_SUBSYS_CTNETLINK << 8 | type), 0, &head, sizeof head);
+    size_t tuple = nl_nest(b, CTA_TUPLE_ORIG), ip = nl_nest(b, CTA_TUPLE_IP);
+    nl_put_u32(b, CTA_IP_V4_SRC, inet_addr("10.213.0.1"));
+    nl_put_u32(b, CTA_IP_V4_DST, inet_addr("198.51.100.7"));
+    nl_nest_end(b, ip);
+    size_t proto = nl_nest(b, CTA_TUPLE_PROTO);
+    nl_put(b, CTA_PROTO_NUM, &protocol, 1);
+    nl_put(b, CTA_PROTO_DST_PORT, &be, sizeof be);
+    nl_nest_end(b, proto);
+    nl_nest_end(b, tuple);
+}
+
+TEST(a_connection_begins_and_ends)
+{
+    _Alignas(4) char data[1024];
+    struct nl_buf b;
+    struct seen s = {0};
+    nl_init(&b, data, sizeof data);
+    put_connection(&b, IPCTNL_MSG_CT_NEW, IPPROTO_TCP, 443);
+    flow_parse(data, b.len, found, &s);
+    CHECK_INT(s.count, 1);
+    CHECK(s.last.kind == FLOW_OPEN && s.last.port == 443 && s.last.protocol == IPPROTO_TCP &&
+          s.last.source == inet_addr("10.213.0.1") && s.last.destination == inet_addr("198.51.100.7"));
+    put_connection(&b, IPCTNL_MSG_CT_DELETE, IPPROTO_ICMP, 9);
+    put_counter(&b, CTA_COUNTERS_ORIG, 1000);
+    put_counter(&b, CTA_COUNTERS_REPLY, UINT64_C(1) << 40);
+    s = (struct seen){0};
+    flow_parse(data, b.len, found, &s); /* both messages in one datagram */
+    CHECK_INT(s.count, 2);
+    CHECK(s.last.kind == FLOW_CLOSE && s.last.port == 0 && s.last.sent == 1000 &&
+          s.last.received == UINT64_C(1) << 40);
+    for (size_t n = 0; n < b.len; n++) { /* torn anywhere: never more than whole messages */
+        s = (struct seen){0};
+        flow_parse(data, n, found, &s);
+        CHECK(s.count <= 1);
+    }
+}
+
+static size_t packet_message(char *data, size_t cap, const unsigned char *packet, size_t n)
+{
+    struct nl_buf b;
+    struct nfgenmsg head = {.nfgen_family = AF_INET};
+    nl_init(&b, data, cap);
+    nl_begin(&b, NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_PACKET, 0, &head, sizeof head);
+    nl_put(&b, NFULA_PAYLOAD, packet, n);
+    return b.len;
+}
+
+TEST(a_refused_packet)
+{
+    _Alignas(4) char data[1024];
+    unsigned char p[44] = {0x45, [9] = IPPROTO_UDP, [12] = 10, 213, 0, 1, 192, 168, 77, 2, [22] = 0x23, 0x28};
+    struct seen s = {0};
+    size_t n = packet_message(data, sizeof data, p, 28);
+    flow_parse(data, n, found, &s);
+    CHECK_INT(s.count, 1);
+    CHECK(s.last.kind == FLOW_REFUSED && s.last.port == 9000 &&
+          s.last.destination == inet_addr("192.168.77.2"));
+    p[7] = 1; /* a later fragment has no ports */
+    flow_parse(data, packet_message(data, sizeof data, p, 28), found, &s);
+    CHECK_INT(s.last.port, 0);
+    p[7] = 0;
+    p[0] = 0x4f; /* options that are not there */
+    flow_parse(data, packet_message(data, sizeof data, p, 28), found, &s);
+    CHECK_INT(s.last.port, 0);
+    CHECK_INT(s.count, 3);
+    p[0] = 0x65;
+    flow_parse(data, packet_message(data, sizeof data, p, 28), found, &s);
+    p[0] = 0x45;
+    flow_parse(data, packet_message(data, sizeof data, p, 19), found, &s);
+    CHECK_INT(s.count, 3);
+}

@@ -60,6 +60,8 @@ static int run_gateway(char **argv)
         .sleep_after_ms = atoll(argv[6]),
         .freeze_after_ms = atoll(argv[7]),
         .agent_silence_ms = atoll(argv[8]),
+        .docker_fd = -1,
+        .shared_fd = -1,
     };
     unsigned len;
     if (EVP_Digest(argv[5], strlen(argv[5]), config.admin_hash, &len, EVP_sha256(), NULL) != 1)
@@ -316,6 +318,10 @@ static void handle(const struct keeper_request *r, int fd)
         for (s = keeper.sandboxes; s; s = s->next)
             if (s->running)
                 send_reply(r, KEEPER_ITEM, 0, s, -1);
+        send_reply(r, KEEPER_REPLY, 0, NULL, -1);
+        break;
+    case KEEPER_VOLUME_LIST: /* there are none */
+    case KEEPER_IMAGE_LIST:
         send_reply(r, KEEPER_REPLY, 0, NULL, -1);
         break;
     default:

@@ -86,6 +86,12 @@ def table(d):
         "/api/list-files": {"path": d, "options": {"recursive": False, "includeHidden": True}, "sessionId": "h"},
         "/api/exists": {"path": d + "/f", "sessionId": "h"},
         "/api/contexts": {"language": "nope", "cwd": d, "env_vars": {"A": "1"}},
+        "/api/tunnels/quick": {"port": 8080, "id": "t"},
+        "/api/tunnels/named": {"port": 8080, "id": "t", "name": "n", "token": "x"},
+        "/api/tunnels/ensure": {"port": 8080, "tunnelId": "t", "runId": "r", "mode": "quick"},
+        "/api/tunnels/stop": {"runId": "r"},
+        "/api/tunnels/destroy": {"id": "t"},
+        "/api/resolve": {"path": d + "/f", "sessionId": "h"},
         "/api/execute/code": {"context_id": "none", "code": "1", "language": "nope", "timeout_ms": 100},
     }
 

@@ -371,3 +371,13 @@ def test_bytes_behind_the_handshake(api):
             assert piece, data
             data += piece
         assert data.endswith(b"\x8a\x05early")
+
+
+def test_an_agent_that_stops_says_goodbye(own_agent):
+    """The official client waits for ever for what it asked over a connection that just breaks."""
+    process, api = own_agent()
+    with Mux.of(api, "/ws") as ws:
+        ws.request("slow", "POST", "/api/execute", {"command": "sleep 30"})
+        assert ws.call("GET", "/api/ping", id="ping")["status"] == 200
+        process.terminate()
+        assert ws.expect_close() == 1001

@@ -55,7 +55,7 @@ def handshake_lines(path, host, key, drop=(), extra=()):
 
 
 class WebSocket:
-    def __init__(self, address, path, headers=None, timeout=20, receive_buffer=None):
+    def __init__(self, address, path, headers=None, timeout=20, receive_buffer=None, host=None):
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -65,7 +65,7 @@ class WebSocket:
         self.close_code = None
         key = base64.b64encode(os.urandom(16)).decode()
         extra = [f"{k}: {v}" for k, v in (headers or {}).items()]
-        lines = handshake_lines(path, f"{address[0]}:{address[1]}", key, extra=extra)
+        lines = handshake_lines(path, host or f"{address[0]}:{address[1]}", key, extra=extra)
         self.sock.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         self._read_head(key)
 

@@ -127,7 +127,8 @@ class Lab:
         """What the daemon could leave behind on its host."""
         return {"links": sorted(line.split(":")[1].strip() for line in self.on_host("ip", "-o", "link").splitlines()),
                 "rules": self.on_host("nft", "list", "ruleset"), "routes": self.on_host("ip", "route"),
-                "forwarding": self.on_host("sysctl", "-n", "net.ipv4.ip_forward", "net.ipv4.conf.up0.forwarding")}
+                "forwarding": self.on_host("sysctl", "-n", "net.ipv4.ip_forward", "net.ipv4.conf.up0.forwarding"),
+                "accounting": self.on_host("sysctl", "-n", "net.netfilter.nf_conntrack_acct")}
 
     def close(self):
         for p in (self.listener, *self.holders):

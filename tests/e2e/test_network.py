@@ -109,13 +109,12 @@ def test_NET_01_none_has_only_loopback(lab, net):
     r = net.probe("closed", [f"tcp {SITE} 80", f"udp {RESOLVER} 53", "tcp 127.0.0.1 1"])
     assert "refused" in r.pop("tcp 127.0.0.1 1")
     assert all("unreachable" in v for v in r.values()), r
-    assert net.request("PUT", "/v1/sandbox/closed", {"network": {"mode": "public"}}).status == 409
-    net.destroy("closed")
+    net.destroy("closed")  # that it can change is in test_allowlist.py
 
 
 @pytest.mark.parametrize("body,status,code", [
-    ({"network": {"mode": "allowlist"}}, 422, "NETWORK_MODE_UNSUPPORTED"), ({"network": {"mode": "open"}}, 400, None),
-    ({"network": "none"}, 400, None), ({"network": {"mode": "none", "allow": []}}, 400, None), ({"network": {}}, 400, None)])
+    ({"network": {"mode": "open"}}, 400, None), ({"network": "open"}, 400, None), ({"network": 1}, 400, None),
+    ({"network": {"mode": "none", "allow": []}}, 400, None), ({"network": {}}, 400, None)])
 def test_what_is_not_understood_is_refused(net, body, status, code):
     r = net.request("PUT", "/v1/sandbox/never", body)
     assert r.status == status and (code is None or code in r.body.decode()), r.body

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quota disks: quick and unordered in the first seconds, with barriers and direct I/O from then on."""
+from silica import wait_for
+
+
+def loops(daemon):
+    """The names of the loop devices over its disks."""
+    return [path.split("/")[3] for path in daemon.loops()]
+
+
+def settled(loop):
+    try:
+        options = open(f"/proc/fs/ext4/{loop}/options").read().split("\n")
+        return "barrier" in options and open(f"/sys/block/{loop}/loop/dio").read().strip() == "1"
+    except OSError:
+        return False
+
+
+def test_a_disk_settles_and_keeps_what_was_written_before(daemon_factory):
+    d = daemon_factory("settle", pool=0).start()
+    d.out("a", "head -c 3000000 /dev/urandom > /workspace/f; sha256sum /workspace/f > /workspace/sum")
+    assert len(loops(d)) == 1
+    wait_for(lambda: settled(loops(d)[0]), 20, "barriers and direct I/O")
+    assert d.out("a", "cd /workspace && sha256sum -c sum && echo more > g && sync") == "/workspace/f: OK"
+    r = d.request("POST", "/v1/sandbox/a/sleep")
+    assert r.status == 200, r.body
+    assert d.out("a", "cd /workspace && sha256sum -c sum && cat g") == "/workspace/f: OK\nmore"
+    assert all(settled(name) for name in loops(d)), "a disk that is attached again is never young"
+    assert "without barriers" not in d.log()
+
+
+def test_sleep_and_destroy_of_a_young_disk(daemon_factory):
+    d = daemon_factory("young", pool=0).start()
+    for i in range(5):
+        d.out(f"s{i}", f"echo {i} > /workspace/f")
+        assert d.request("POST", f"/v1/sandbox/s{i}/sleep").status == 200
+        d.out(f"d{i}", "echo gone > /workspace/f")
+        d.destroy(f"d{i}")
+    assert [d.out(f"s{i}", "cat /workspace/f") for i in range(5)] == list("01234")
+    for i in range(5):
+        d.destroy(f"s{i}")
+    wait_for(lambda: not loops(d) and not d.disks(), what="no disk is left")
+    assert "without barriers" not in d.log(), "a sandbox that ended is not settled"

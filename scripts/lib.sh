@@ -19,8 +19,8 @@ as_root() {
 
 # Debian packages, pinned by the release (Debian 12) they come from.
 build_packages=(gcc libc6-dev linux-libc-dev meson ninja-build pkg-config musl-tools node-llhttp libsqlite3-dev
-    libssl-dev e2fsprogs ca-certificates)
-test_packages=(openssl nftables iproute2 python3 python3-pytest clang libclang-rt-14-dev clang-format shellcheck curl procps strace
+    libssl-dev zlib1g-dev libzstd-dev e2fsprogs ca-certificates)
+test_packages=(libwslay-dev squashfs-tools chromium openssl busybox-static bash-static zstd skopeo umoci nftables iproute2 python3 python3-pytest clang libclang-rt-14-dev clang-format shellcheck curl procps strace
     python3-numpy python3-pandas python3-matplotlib python3-ipython python3-pil python3-munkres)
 bench_packages=(bubblewrap crun runc nginx-light python3 procps)
 
@@ -58,6 +58,7 @@ build_release() {
     configure "$build/release" -Dbuildtype=release -Doptimization=2
     compile "$build/release"
     install -m 755 "$build/agent/src/agent/silica-agent" "$build/release/src/cli/silica" "$build/bin/"
+    ln -sfn silica "$build/bin/silica-docker" # for programs that want one path, see docs/build.md
 }
 
 # Everything with the sanitizers and the failpoints, for tests.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* box_internal.h: shared by box.c (one thing at a time) and box_network.c (its network). */
+/* box_internal.h: shared by box.c (one thing at a time), box_request.c (what is asked) and box_network.c (its
+ * network). */
 #pragma once
 
 #include "keeper/keeper_internal.h"
@@ -34,17 +35,24 @@ struct box {
     struct pending *current; /* the request behind the job under way */
 };
 
-void box_reply(struct keeper *k, const struct keeper_request *q, const struct box *b, const struct error *e,
-               int fd);
+/* box.c */
+struct box *box_find(struct keeper *k, const char *id);              /* NULL: there is none */
+struct box *box_new(struct keeper *k, const struct ledger_row *row); /* NULL: out of memory */
+int box_freeze(struct box *b, bool freeze, struct error *reterr);    /* of one that runs */
 void box_reply_current(struct box *b, const struct error *e,
                        int fd); /* the request behind the job under way */
-void box_refuse(struct keeper *k, const struct keeper_request *q, int code, const char *why);
 /* The sandbox belongs to the id from here on. */
 void box_started(struct box *b, struct sandbox *sb);
 /* Serves the queue until something keeps the box busy; the last call on it. */
 void box_next(struct box *b);
 /* The change is over: ends the sandbox if somebody asked for that meanwhile. */
 void box_end_if_wanted(struct box *b);
+
+/* box_request.c */
+enum keeper_state box_public_state(const struct box *b); /* NULL: there is none */
+void box_reply(struct keeper *k, const struct keeper_request *q, const struct box *b, const struct error *e,
+               int fd);
+void box_refuse(struct keeper *k, const struct keeper_request *q, int code, const char *why);
 
 /* box_network.c */
 /* Gives a prepared sandbox the terms of the box, then starts it. */

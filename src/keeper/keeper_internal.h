@@ -70,7 +70,7 @@ void keeper_slot_release(struct keeper *k, unsigned slot);
 int keeper_admit(struct keeper *k, struct error *reterr); /* is there room for one more? */
 void keeper_idle(struct keeper *k); /* a job ended: refill the pool, or finish a shutdown */
 
-/* boxes (box.c) */
+/* boxes (box.c; requests: box_request.c) */
 void box_request(struct keeper *k, const struct keeper_request *q, int fd); /* takes fd */
 int box_restore(struct keeper *k, const struct ledger_row *row); /* at start: a row of the ledger */
 bool box_adopt(struct keeper *k, struct sandbox *sb);            /* at start: false when no row names it */

@@ -41,7 +41,8 @@ struct agent {
     unsigned shell_number, process_number; /* names of FIFOs; never reused */
     struct list sessions;                  /* struct session, in order of creation */
     size_t session_count;
-    struct list processes; /* struct process, in order of creation */
+    struct spare_shell *spare_shell; /* NULL: none */
+    struct list processes;           /* struct process, in order of creation */
     size_t process_count, processes_starting;
     size_t held_bytes; /* see command_request.h */
     uint64_t tag_base; /* 0: processes cannot be tagged */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* keeper_line.c: see keeper_line.h. */
 #include "agent/keeper_line.h"
+#include "agent/spare_shell.h"
 #include "base/log.h"
 #include "net/socket.h"
 
@@ -92,8 +93,11 @@ static void conn_ready(struct source *s, uint32_t events)
     }
     if (m.type == CONTROL_BOOT)
         boot(k, attached);
-    else if (m.type == CONTROL_PLACED)
+    else if (m.type == CONTROL_PLACED) {
         spawner_placed(k->agent->spawner);
+        if (!k->booted)
+            spare_shell_prepare(k->agent);
+    }
 }
 
 static void listener_ready(struct source *s, uint32_t events)

@@ -16,6 +16,7 @@
 #include "agent/routes.h"
 #include "agent/rpc.h"
 #include "agent/session.h"
+#include "agent/spare_shell.h"
 #include "agent/supervisor.h"
 #include "agent/tap.h"
 #include "agent/watch_share.h"
@@ -273,6 +274,7 @@ static void booted(struct agent *a)
         (void)snprintf(a->refusal, sizeof a->refusal, "%.*s", (int)sizeof a->refusal - 1, e.msg);
     }
     read_settings(a);
+    spare_shell_owned(a);
     (void)fcntl(AGENT_HTTP_FD, F_SETFL, O_NONBLOCK);
     if (serve(a, AGENT_HTTP_FD, &e) < 0) {
         log_error("%s", e.msg);
@@ -399,6 +401,7 @@ static void stop(struct program *p)
     cloudflareds_free(a);
     contexts_free(a);
     sessions_free(a);
+    spare_shell_free(a);
     processes_free(a);
     if (a->loop) {
         loop_del(a->loop, &p->signals); /* nobody is left to hear of a child's end */

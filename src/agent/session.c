@@ -11,6 +11,7 @@
  * waits, otherwise to the next one. With that the session is as new: what follows in the queue gets a fresh
  * shell with default settings, and without anything in the queue the session is gone. */
 #include "agent/session_internal.h"
+#include "agent/spare_shell.h"
 #include "agent/websockets.h"
 #include "base/log.h"
 
@@ -163,24 +164,39 @@ static const struct shell_ops shell_ops = {
     .failed = shell_failed,
 };
 
+int session_shell_env(const struct agent *a, const struct env_list *extra, struct env_list *out)
+{
+    int r = env_merge(out, a->env.vars);
+    if (r == 0 && extra)
+        r = env_merge(out, extra->vars);
+    if (r == 0)
+        r = env_set(out, "LANG", "C.UTF-8");
+    return r < 0 ? r : env_set(out, "LC_ALL", "C.UTF-8");
+}
+
+const char *session_default_cwd(const struct agent *a)
+{
+    const char *cwd = agent_workdir(a);
+    return is_directory(cwd) ? cwd : agent_home(a);
+}
+
+static const char *start_cwd(const struct session *s)
+{
+    return !s->config.cwd                ? session_default_cwd(s->agent)
+           : is_directory(s->config.cwd) ? s->config.cwd
+                                         : agent_home(s->agent);
+}
+
 static int open_shell(struct session *s, struct error *reterr)
 {
     struct agent *a = s->agent;
     struct env_list env = {0};
-    int r = env_merge(&env, a->env.vars);
-    if (r == 0)
-        r = env_merge(&env, s->config.env.vars);
-    if (r == 0)
-        r = env_set(&env, "LANG", "C.UTF-8");
-    if (r == 0)
-        r = env_set(&env, "LC_ALL", "C.UTF-8");
-    const char *cwd = s->config.cwd ? s->config.cwd : agent_workdir(a);
-    if (!is_directory(cwd))
-        cwd = agent_home(a);
-    if (r == 0)
-        r = shell_new(a, env.vars, cwd, &shell_ops, s, &s->shell, reterr);
-    else
+    const char *cwd = start_cwd(s);
+    int r = session_shell_env(a, &s->config.env, &env);
+    if (r < 0)
         r = error_sys(reterr, -r, "make the environment of the session");
+    else if (!(s->shell = spare_shell_take(a, env.vars, cwd, &shell_ops, s)))
+        r = shell_new(a, env.vars, cwd, &shell_ops, s, &s->shell, reterr);
     env_done(&env);
     return r;
 }
@@ -290,12 +306,8 @@ int session_cwd(const struct session *s, char *out, size_t cap)
 {
     char path[32];
     pid_t pid = s->shell ? shell_pid(s->shell) : 0;
-    if (!pid) { /* on its way */
-        const char *cwd = s->config.cwd ? s->config.cwd : agent_workdir(s->agent);
-        if (!is_directory(cwd))
-            cwd = agent_home(s->agent);
-        return (size_t)snprintf(out, cap, "%s", cwd) < cap ? 0 : -ENAMETOOLONG;
-    }
+    if (!pid) /* on its way */
+        return (size_t)snprintf(out, cap, "%s", start_cwd(s)) < cap ? 0 : -ENAMETOOLONG;
     (void)snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
     ssize_t n = readlink(path, out, cap);
     if (n < 0)

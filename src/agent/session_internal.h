@@ -30,6 +30,10 @@ struct session {
     struct deferred reclaim;
 };
 
+/* What a session's shell starts with; extra is the session's own, NULL: none. 0 or -errno. */
+int session_shell_env(const struct agent *a, const struct env_list *extra, struct env_list *out);
+const char *session_default_cwd(const struct agent *a);
+
 /* Takes the session out of the table; its memory lives until the end of the batch. */
 void session_drop(struct session *s);
 /* For a session that was dropped: nobody waits for it any more. */

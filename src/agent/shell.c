@@ -517,6 +517,13 @@ static void spawned(struct spawn *spawn, pid_t pid, int err, enum spawn_stage st
     end_job(sh, SHELL_END_NO_SHELL, 0);
 }
 
+void shell_hand_over(struct shell *sh, const struct shell_ops *ops, void *arg)
+{
+    sh->ops = ops;
+    sh->arg = arg;
+    (void)buf_puts(&sh->in, "SECONDS=0;"); /* begins the first script: a line of its own would be counted */
+}
+
 static void reclaim(struct deferred *d)
 {
     free(container_of(d, struct shell, reclaim));

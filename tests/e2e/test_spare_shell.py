@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A prepared sandbox has a shell running; who gets the sandbox finds it as good as a new one."""
+import os
+
+from silica import sandbox_processes, wait_for
+
+
+def shells(daemon):
+    """Host pids of all shells in the daemon's sandboxes."""
+    found = set()
+    for pid in sandbox_processes(daemon):
+        try:
+            with open(f"/proc/{pid}/cmdline") as f:
+                if f.read() == "bash\0--norc\0":
+                    found.add(pid)
+        except OSError:
+            pass  # it has ended
+    return found
+
+
+def prepared(daemon):
+    wait_for(lambda: len(daemon.slots()) == 1 and shells(daemon), what="a prepared sandbox with a shell")
+    return shells(daemon)
+
+
+def inside(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return next(line.split()[-1] for line in f if line.startswith("NSpid"))
+
+
+def age(pid):
+    with open(f"/proc/{pid}/stat") as stat, open("/proc/uptime") as uptime:
+        began = int(stat.read().rsplit(")", 1)[1].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return float(uptime.read().split()[0]) - began
+
+
+def test_the_first_session_takes_it(daemon_factory):
+    d = daemon_factory("spare", pool=1)
+    d.start()
+    (shell,) = prepared(d)
+    number = inside(shell)
+    wait_for(lambda: age(shell) > 3, what="a shell that is a while old")
+    mine, seconds, line = d.out("first", "echo $$ $SECONDS $LINENO; X=kept").split()
+    assert (mine, line) == (number, "2")
+    assert int(seconds) <= 1  # bash counts the turns of the clock's seconds
+    assert d.out("first", "echo $X $$") == f"kept {number}"
+    assert shell in shells(d)
+    d.destroy("first")
+    assert shell not in shells(d)
+
+
+def test_a_sandbox_with_variables_of_its_own_gets_a_new_one(daemon_factory):
+    d = daemon_factory("spare-env", pool=1)
+    d.start()
+    old = prepared(d)
+    assert d.request("PUT", "/v1/sandbox/env", {"env": {"COLOUR": "blue"}}).status == 201
+    assert d.out("env", "echo $COLOUR $LINENO") == "blue 2"
+    wait_for(lambda: not old & shells(d), what="the end of the shell that was not wanted")
+    d.destroy("env")
+
+
+def test_a_session_with_a_directory_of_its_own_gets_a_new_one(daemon_factory):
+    d = daemon_factory("spare-cwd", pool=1)
+    d.start()
+    old = prepared(d)
+    body = {"id": "elsewhere", "cwd": "/tmp", "env": {"COLOUR": "red"}}
+    assert d.request("POST", "/v1/sandbox/cwd/api/session/create", body).status == 200
+    assert d.out("cwd", "echo $COLOUR $PWD", sessionId="elsewhere") == "red /tmp"
+    assert d.out("cwd", "echo [$COLOUR] $PWD") == "[] /workspace"
+    wait_for(lambda: not old & shells(d), what="the end of the shell that was not wanted")
+    d.destroy("cwd")
+
+
+def test_an_idle_sandbox_does_not_keep_it(daemon_factory):
+    d = daemon_factory("spare-idle", pool=1)
+    d.start()
+    old = prepared(d)
+    assert d.request("PUT", "/v1/sandbox/idle", {}).status == 201
+    wait_for(lambda: not old & shells(d), what="the end of the shell that nobody uses")
+    assert d.out("idle", "echo here") == "here"
+    d.destroy("idle")

@@ -90,7 +90,7 @@ def settled(host, daemon, pool):
 
 
 def rate(host):
-    report, window, turns, long = host.report, host.amount(3, 1.5), host.amount(4, 2), host.amount(60, 10)
+    report, window, turns, long = host.report, host.amount(3, 1.5), host.amount(4, 2), host.args.sustained or host.amount(60, 10)
     report.heading("sustained: create, one command, destroy, again and again")
     daemon = host.daemon(POOL)
     lines = {n: [line] for n, line in peers(host).items() if n != "unshare + chroot"}
@@ -110,20 +110,20 @@ def rate(host):
     report.table(f"Per second, {turns} turns of {window} s each", ["", "clients", "mean /s", "lowest", "highest", "x bubblewrap"],
                  rows)
     rows, most = [], None
-    for threads in (2, 8):
-        result = client("load", threads, long, plan=create_and_exec("Silica", daemon, f"long{threads}"))
-        report.failures(f"{long} s with {threads} clients", result)
-        half = long * 500
-        total, first, second = (rate_of(result, "Silica", *span) for span in ((0, 2 * half), (0, half), (half, 2 * half)))
+    for threads, seconds in ((2, min(long, 60)), (8, long)):
+        result = client("load", threads, seconds, plan=create_and_exec("Silica", daemon, f"long{threads}"))
+        report.failures(f"{seconds} s with {threads} clients", result)
+        total = rate_of(result, "Silica", 0, seconds * 1000)
+        tenths = [rate_of(result, "Silica", seconds * 100 * i, seconds * 100 * (i + 1)) for i in range(10)]
         exec_ms = result.get("Silica") or [0]
         left = settled(host, daemon, POOL)
-        rows.append([f"Silica, {threads} clients", total, first, second, second / first if first else None,
+        rows.append([f"{threads} clients, {seconds} s", total, tenths[0], tenths[-1], min(tenths), max(tenths),
                      percentile(exec_ms, 50), percentile(exec_ms, 99), "/".join(map(str, left))])
         most = max(total, most or 0)
         if any(left):
             report.broken.append(f"sustained: left behind after the run (slots/loops/disks): {left}")
-    report.table(f"Silica alone for {long} s", ["", "/s", "first half", "second half", "second/first", "create+exec p50 ms", "p99 ms",
-                                                 "slots/loops/disks left"], rows)
+    report.table("Silica alone", ["", "/s", "first tenth", "last", "lowest", "highest", "create+exec p50 ms",
+                                                 "p99 ms", "slots/loops/disks left"], rows)
     daemon.stop()
     gone = {k: len(v) for k, v in daemon.leftovers().items()}
     report.note(f"after the daemon's end there are left: {gone or 'no groups, no loop devices, no slots'}")

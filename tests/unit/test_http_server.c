@@ -282,6 +282,16 @@ static void open_one(struct peer *p)
     adopt(p);
 }
 
+/* The same with a TCP peer, whose departures look different. */
+static void open_tcp(struct peer *p)
+{
+    char name[64];
+    begin();
+    serve();
+    listen_tcp(name);
+    connect_tcp(p, name);
+}
+
 static void close_one(struct peer *p)
 {
     peer_done(p);
@@ -1085,11 +1095,7 @@ TEST(http_server_sendfile_for_head)
 TEST(http_16_half_close_gets_its_answer)
 {
     struct peer p;
-    char name[64];
-    begin();
-    serve();
-    listen_tcp(name);
-    connect_tcp(&p, name);
+    open_tcp(&p);
     PEER_SEND(&p, GET("/hold") GET("/ping?2"));
     (void)shutdown(p.fd, SHUT_WR);
     STEP_UNTIL(NULL, held);
@@ -1125,11 +1131,7 @@ TEST(http_16_cut_off_requests)
 TEST(http_16_reset_in_the_middle_of_a_body)
 {
     struct peer p;
-    char name[64];
-    begin();
-    serve();
-    listen_tcp(name);
-    connect_tcp(&p, name);
+    open_tcp(&p);
     PEER_SEND(&p, POST("/read") "Content-Length: 5\r\n\r\nab");
     STEP_UNTIL(NULL, buf_len(&seen));
     struct linger hard = {.l_onoff = 1};
@@ -1157,11 +1159,7 @@ TEST(http_server_notices_a_departure_while_it_works)
 TEST(http_server_notices_a_departure_while_it_streams)
 {
     struct peer p;
-    char name[64];
-    begin();
-    serve();
-    listen_tcp(name);
-    connect_tcp(&p, name);
+    open_tcp(&p);
     PEER_SEND(&p, GET("/stream"));
     STEP_UNTIL(&p, ends_with(&p, "first\r\n"));
     (void)shutdown(p.fd, SHUT_WR);
@@ -1173,11 +1171,7 @@ TEST(http_server_notices_a_departure_while_it_streams)
 TEST(http_server_half_close_before_the_stream)
 {
     struct peer p;
-    char name[64];
-    begin();
-    serve();
-    listen_tcp(name);
-    connect_tcp(&p, name);
+    open_tcp(&p);
     PEER_SEND(&p, GET("/hold"));
     (void)shutdown(p.fd, SHUT_WR);
     STEP_UNTIL(NULL, held);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 static char dir[64], path[80];
+static struct loop *loop;
 
 static bool make_dir(void)
 {
@@ -45,7 +46,7 @@ static void note(void *arg, uint64_t ticket, int err)
     d->ticket = ticket;
 }
 
-static void wait_for(struct loop *loop, const struct done *d, int calls)
+static void wait_for(const struct done *d, int calls)
 {
     for (int i = 0; d->calls < calls && i < 1000; i++)
         (void)loop_step(loop, 100);
@@ -93,32 +94,54 @@ static struct store *open_store(void)
     return s;
 }
 
+/* In the directory that make_dir made; end_store ends it. NULL: that did not work. */
+static struct store *start_store(void)
+{
+    struct error e = {0};
+    struct store *s = loop_new(&loop, &e) == 0 ? open_store() : NULL;
+    if (s && store_start(s, loop, &e) < 0) {
+        test_fail(__FILE__, __LINE__, e.msg);
+        store_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+/* Ends the store with what it was given, and removes everything; returns what a new one finds in the file. */
+static struct loaded end_store(struct store *s)
+{
+    struct loaded l = {0};
+    struct error e = {0};
+    store_free(s);
+    s = open_store();
+    if (s && store_load(s, load, &l, &e) < 0)
+        test_fail(__FILE__, __LINE__, e.msg);
+    store_free(s);
+    loop_free(loop);
+    remove_dir();
+    return l;
+}
+
 TEST(store_keeps_rows)
 {
-    struct loop *loop = NULL;
-    struct error e;
     struct done d = {0};
-    struct loaded l = {0};
-    REQUIRE(make_dir() && loop_new(&loop, &e) == 0);
-    struct store *s = open_store();
-    REQUIRE(s && store_start(s, loop, &e) == 0);
+    REQUIRE(make_dir());
+    struct store *s = start_store();
+    REQUIRE(s);
 
     char env[] = "{\"A\":\"1\"}";
     struct sandbox_row row = row_of("one");
     row.config.env = env;
     uint64_t ticket = store_put(s, &row, note, &d);
     env[0] = 'X'; /* the store has a copy */
-    wait_for(loop, &d, 1);
+    wait_for(&d, 1);
     CHECK_INT(d.err, 0);
     CHECK(d.ticket == ticket && ticket != 0);
     (void)store_touch(s, &(struct store_touch){"one", 7777}, 1, note, &d);
     (void)store_touch(s, &(struct store_touch){"nobody", 7777}, 1, note, &d);
-    wait_for(loop, &d, 3);
+    wait_for(&d, 3);
     CHECK_INT(d.err, 0);
-    store_free(s);
-
-    s = open_store();
-    REQUIRE(s && store_load(s, load, &l, &e) == 0);
+    struct loaded l = end_store(s);
     CHECK_INT(l.count, 1);
     CHECK_STREQ(l.last.id, "one");
     CHECK_STREQ(l.env, "{\"A\":\"1\"}");
@@ -132,20 +155,14 @@ TEST(store_keeps_rows)
     CHECK(l.last.config.reach.bytes_per_second == 1 << 20 && l.last.config.reach.connections == 7);
     CHECK_INT(l.last.created_ms, 1000);
     CHECK_INT(l.last.last_used_ms, 7777);
-    store_free(s);
-    loop_free(loop);
-    remove_dir();
 }
 
 TEST(store_keeps_the_order)
 {
-    struct loop *loop = NULL;
-    struct error e;
     struct done d = {0};
-    struct loaded l = {0};
-    REQUIRE(make_dir() && loop_new(&loop, &e) == 0);
-    struct store *s = open_store();
-    REQUIRE(s && store_start(s, loop, &e) == 0);
+    REQUIRE(make_dir());
+    struct store *s = start_store();
+    REQUIRE(s);
     for (int i = 0; i < 200; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "s%d", i);
@@ -158,38 +175,24 @@ TEST(store_keeps_the_order)
     (void)store_delete(s, "last", note, &d);
     row.last_used_ms = 42;
     (void)store_put(s, &row, note, &d);
-    wait_for(loop, &d, 403);
-    store_free(s);
-
-    s = open_store();
-    REQUIRE(s && store_load(s, load, &l, &e) == 0);
+    wait_for(&d, 403);
+    struct loaded l = end_store(s);
     CHECK_INT(l.count, 1);
     CHECK_STREQ(l.last.id, "last");
     CHECK_INT(l.last.last_used_ms, 42);
-    store_free(s);
-    loop_free(loop);
-    remove_dir();
 }
 
 TEST(store_writes_what_is_queued_when_it_ends)
 {
-    struct loop *loop = NULL;
-    struct error e;
     struct done d = {0};
-    struct loaded l = {0};
-    REQUIRE(make_dir() && loop_new(&loop, &e) == 0);
-    struct store *s = open_store();
-    REQUIRE(s && store_start(s, loop, &e) == 0);
+    REQUIRE(make_dir());
+    struct store *s = start_store();
+    REQUIRE(s);
     struct sandbox_row row = row_of("one");
     (void)store_put(s, &row, note, &d);
-    store_free(s); /* without a turn of the loop */
+    struct loaded l = end_store(s); /* without a turn of the loop */
     CHECK_INT(d.calls, 0);
-    s = open_store();
-    REQUIRE(s && store_load(s, load, &l, &e) == 0);
     CHECK_INT(l.count, 1);
-    store_free(s);
-    loop_free(loop);
-    remove_dir();
 }
 
 /* Something another program did to the file. */
@@ -202,31 +205,23 @@ static void tamper(const char *sql)
 
 TEST(store_tells_which_write_failed)
 {
-    struct loop *loop = NULL;
-    struct error e;
     struct done good = {0}, bad = {0};
-    struct loaded l = {0};
-    REQUIRE(make_dir() && loop_new(&loop, &e) == 0);
+    REQUIRE(make_dir());
     store_free(open_store());
     tamper("CREATE TRIGGER t BEFORE INSERT ON sandboxes WHEN NEW.id = 'bad' BEGIN SELECT RAISE(ABORT, 'no'); "
            "END");
-    struct store *s = open_store();
-    REQUIRE(s && store_start(s, loop, &e) == 0);
+    struct store *s = start_store();
+    REQUIRE(s);
     struct sandbox_row first = row_of("first"), wrong = row_of("bad"), second = row_of("second");
     (void)store_put(s, &first, note, &good);
     (void)store_put(s, &wrong, note, &bad);
     (void)store_put(s, &second, note, &good);
-    wait_for(loop, &good, 2);
-    wait_for(loop, &bad, 1);
+    wait_for(&good, 2);
+    wait_for(&bad, 1);
     CHECK_INT(good.err, 0);
     CHECK(bad.err < 0);
-    store_free(s);
-    s = open_store();
-    REQUIRE(s && store_load(s, load, &l, &e) == 0);
+    struct loaded l = end_store(s);
     CHECK_INT(l.count, 2);
-    store_free(s);
-    loop_free(loop);
-    remove_dir();
 }
 
 TEST(store_refuses_a_newer_file)

@@ -66,6 +66,9 @@ struct client_answer {
 int client_call(struct silica_client *c, const struct silica_request *request, struct client_answer *ret,
                 struct silica_error *reterr);
 void client_answer_done(struct client_answer *a);
+/* The list that is the member `name` of the answer. On failure *ret is NULL. */
+int client_answer_list(const struct silica_client *c, const struct client_answer *a, const char *name,
+                       const struct json_value **ret, struct silica_error *reterr);
 /* The same about one sandbox: tail is behind its id in the path; body may be NULL, and so may ret when only
  * the status of the answer matters. */
 int client_sandbox_call(struct silica_client *c, const char *method, const char *id, const char *tail,

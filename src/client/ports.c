@@ -65,19 +65,13 @@ static int list(struct silica_client *c, const char *id, const char *tail, struc
     int r = client_sandbox_call(c, "GET", id, tail, NULL, &a, reterr);
     if (r < 0)
         return r;
-    const struct json_value *items = json_get(json_root(a.doc), "ports");
-    if (json_type_of(items) != JSON_ARRAY)
-        r = client_fail(reterr, SILICA_ERROR_PROTOCOL, EBADMSG, "the answer from %s has no list of ports",
-                        c->url.text);
-    else if (json_count(items) > 0 && !(l.items = calloc(json_count(items), sizeof *l.items)))
+    const struct json_value *ports;
+    r = client_answer_list(c, &a, "ports", &ports, reterr);
+    if (r == 0 && !(l.items = calloc(json_count(ports) + 1, sizeof *l.items)))
         r = client_fail_memory(reterr);
-    if (r == 0)
-        json_for_each (child, items) {
-            r = port_read(child, &l.items[l.count], reterr);
-            if (r < 0)
-                break;
+    for (const struct json_value *v = json_first(ports); r == 0 && v; v = json_next(v))
+        if ((r = port_read(v, &l.items[l.count], reterr)) == 0)
             l.count++;
-        }
     if (r == 0) {
         l.json = take_ptr(a.json);
         *ret = l;

@@ -124,6 +124,17 @@ void client_answer_done(struct client_answer *a)
     *a = (struct client_answer){0};
 }
 
+int client_answer_list(const struct silica_client *c, const struct client_answer *a, const char *name,
+                       const struct json_value **ret, struct silica_error *reterr)
+{
+    const struct json_value *list = json_get(json_root(a->doc), name);
+    *ret = json_type_of(list) == JSON_ARRAY ? list : NULL;
+    return *ret ? 0
+                : client_fail(reterr, SILICA_ERROR_PROTOCOL, EBADMSG,
+                              "the answer from %s has no list of %s: is this a Silica server?", c->url.text,
+                              name);
+}
+
 int client_sandbox_call(struct silica_client *c, const char *method, const char *id, const char *tail,
                         const struct buf *body, struct client_answer *ret, struct silica_error *reterr)
 {

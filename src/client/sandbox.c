@@ -261,19 +261,13 @@ int silica_sandbox_list(struct silica_client *c, struct silica_sandbox_list *ret
         return r;
 
     struct silica_sandbox_list l = {0};
-    const struct json_value *items = json_get(json_root(a.doc), "sandboxes");
-    if (json_type_of(items) != JSON_ARRAY)
-        r = client_fail(reterr, SILICA_ERROR_PROTOCOL, EBADMSG,
-                        "the answer from %s has no list of sandboxes: is this a Silica server?", c->url.text);
-    else if (json_count(items) > 0 && !(l.items = calloc(json_count(items), sizeof *l.items)))
+    const struct json_value *sandboxes;
+    r = client_answer_list(c, &a, "sandboxes", &sandboxes, reterr);
+    if (r == 0 && !(l.items = calloc(json_count(sandboxes) + 1, sizeof *l.items)))
         r = client_fail_memory(reterr);
-    if (r == 0)
-        json_for_each (child, items) {
-            r = sandbox_read(child, &l.items[l.count], reterr);
-            if (r < 0)
-                break;
+    for (const struct json_value *v = json_first(sandboxes); r == 0 && v; v = json_next(v))
+        if ((r = sandbox_read(v, &l.items[l.count], reterr)) == 0)
             l.count++;
-        }
     if (r == 0) {
         l.json = take_ptr(a.json);
         *ret = l;

@@ -6,9 +6,9 @@
  * passed on as Ctrl-D, which is what the end of typing looks like on a terminal. */
 #include "client/client_internal.h"
 #include "net/websocket.h"
+#include "net/write_all.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -133,23 +133,6 @@ static void stop(struct terminal *t, int err)
     if (err < 0 && !t->err)
         t->err = err;
     loop_stop(t->client->loop);
-}
-
-static int write_all(int fd, const char *data, size_t n)
-{
-    while (n > 0) {
-        ssize_t done = write(fd, data, n);
-        if (done < 0 && errno == EAGAIN) {
-            struct pollfd p = {.fd = fd, .events = POLLOUT};
-            (void)poll(&p, 1, -1);
-        } else if (done < 0 && errno != EINTR) {
-            return -errno;
-        } else if (done > 0) {
-            data += done;
-            n -= (size_t)done;
-        }
-    }
-    return 0;
 }
 
 static void send_size(struct terminal *t)

@@ -9,6 +9,7 @@
 #include "image/pack.h"
 #include "image/tar_put.h"
 #include "base/clock.h"
+#include "net/write_all.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,27 +55,19 @@ static void layer_file(char out[NAME_SIZE], size_t i)
     (void)snprintf(out, NAME_SIZE, "blob-%zu", i);
 }
 
-static int write_all(int fd, const void *data, size_t n, struct error *reterr)
+static int write_piece(int fd, const void *data, size_t n, struct error *reterr)
 {
-    const char *p = data;
-    while (n > 0) {
-        ssize_t k = write(fd, p, n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return errno == EPIPE ? error_set(reterr, EPIPE, "nobody reads the archive any more")
-                                  : error_sys(reterr, errno, "write the archive");
-        p += k;
-        n -= (size_t)k;
-    }
-    return 0;
+    int r = write_all(fd, data, n);
+    if (r == -EPIPE)
+        return error_set(reterr, EPIPE, "nobody reads the archive any more");
+    return r < 0 ? error_sys(reterr, -r, "write the archive") : 0;
 }
 
 static int packed_write(struct packing *p, const void *data, size_t n, struct error *reterr)
 {
     sha256_add(p->packed, data, n);
     p->packed_bytes += n;
-    return write_all(p->fd, data, n, reterr);
+    return write_piece(p->fd, data, n, reterr);
 }
 
 static int deflate_more(struct packing *p, const void *data, size_t n, int flush, struct error *reterr)
@@ -179,7 +172,7 @@ static int pack_layer(struct export *ex, size_t i, struct error *reterr)
 static int stream_sink(void *arg, const void *data, size_t n, struct error *reterr)
 {
     (void)arg;
-    return write_all(IMAGER_FD_STREAM, data, n, reterr);
+    return write_piece(IMAGER_FD_STREAM, data, n, reterr);
 }
 
 static int put_header(const char *name, uint64_t size, struct error *reterr)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_api.c: silica api: any request, with URL and token filled in. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 
 #include "base/buf.h"
 
@@ -132,21 +132,12 @@ int cmd_api(int argc, char **argv)
         return cli_error("api", "out of memory");
     struct api_settings s = {.headers = headers, .body = BUF_INIT(BODY_MAX)};
 
-    struct options o = OPTIONS_INIT(api_options, connect_options, argc, argv);
-    const char *value;
-    struct error e;
+    const char *operands[2] = {NULL, NULL}, *value;
+    struct command_line line = command_line_of("api", api_options, &s.connect, argc, argv);
+    command_line_collect(&line, operands, ARRAY_SIZE(operands));
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&s.connect, key, value))
-            continue;
+    while ((key = command_line_next(&line, &value)) > 0)
         switch (key) {
-        case OPTION_HELP:
-            return cli_help("api");
-        case OPTION_OPERAND:
-            if (s.request.path)
-                return cli_unexpected("api", value);
-            *(s.request.method ? &s.request.path : &s.request.method) = value;
-            break;
         case 'd':
             s.data = value;
             break;
@@ -157,9 +148,10 @@ int cmd_api(int argc, char **argv)
             s.include = true;
             break;
         }
-    }
-    int r = key < 0 ? cli_usage_error("api", &e) : check_request(&s.request);
-    if (r == 0) {
+    s.request.method = operands[0];
+    s.request.path = operands[1];
+    int r = key < 0 ? line.exit_code : check_request(&s.request);
+    if (key == 0 && r == 0) {
         s.request.headers = s.headers;
         r = send_request(&s);
     }

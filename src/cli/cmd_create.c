@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_create.c: silica create: a sandbox with an image, limits, variables or labels of its own. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 #include "cli/suggest.h"
 #include "cli/values.h"
 
@@ -196,23 +196,15 @@ int cmd_create(int argc, char **argv)
         return cli_error("create", "out of memory");
     struct create_settings s = {.env = env, .labels = labels, .volumes = volumes, .allow = allow};
 
-    struct options o = OPTIONS_INIT(create_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("create", create_options, &s.connect, argc, argv);
+    command_line_collect(&line, &s.id, 1);
     const char *value;
     struct error e;
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (key == OPTION_HELP)
-            return cli_help("create");
-        if (key == OPTION_OPERAND && s.id)
-            return cli_unexpected("create", value);
-        if (key == OPTION_OPERAND) {
-            s.id = value;
-            if (sandbox_id_check(value, &e) < 0)
-                return cli_usage_error("create", &e);
-        } else if (!connect_take(&s.connect, key, value) &&
-                   create_option(&s, options_source(&o), key, value, &e) < 0) {
+    while ((key = command_line_next(&line, &value)) > 0)
+        if (create_option(&s, options_source(&line.options), key, value, &e) < 0)
             return cli_usage_error("create", &e);
-        }
-    }
-    return key < 0 ? cli_usage_error("create", &e) : create(&s);
+    if (key < 0)
+        return line.exit_code;
+    return s.id && sandbox_id_check(s.id, &e) < 0 ? cli_usage_error("create", &e) : create(&s);
 }

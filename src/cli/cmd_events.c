@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_events.c: silica events: what happens to sandboxes, line by line. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 #include "cli/print.h"
 
 #include "base/buf.h"
+#include "base/id.h"
 #include "base/json.h"
 
 #include <errno.h>
-#include <string.h>
 
 enum { KEY_JSON = OPTION_KEY_FIRST };
 
@@ -50,37 +50,26 @@ static int follow(const struct connect_settings *connect, const char *id, bool j
     int r = connect_open("events", connect, &c);
     if (r != 0)
         return r;
-    struct buf path = BUF_INIT(1024);
     struct silica_error e;
-    r = buf_puts(&path, "/v1/events");
-    if (r == 0 && id)
-        r = buf_printf(&path, "?sandbox=%s", id);
-    struct silica_request q = {.method = "GET", .path = r == 0 ? buf_cstr(&path) : NULL};
-    if (!q.path)
-        r = cli_error("events", "the id of the sandbox is too long");
-    else if (silica_request_events(c, &q, show_event, &json, &e) < 0)
+    char path[sizeof "/v1/events?sandbox=" + SANDBOX_ID_MAX];
+    (void)snprintf(path, sizeof path, "/v1/events%s%s", id ? "?sandbox=" : "", id ? id : "");
+    struct silica_request q = {.method = "GET", .path = path};
+    if (silica_request_events(c, &q, show_event, &json, &e) < 0)
         r = e.kind == SILICA_ERROR_STOPPED ? cli_error("events", "cannot write the output")
                                            : connect_failed("events", c, &e);
     else
         r = cli_error("events", "the server ended the stream");
-    buf_done(&path);
     return r;
 }
 
 int cmd_events(int argc, char **argv)
 {
     struct connect_settings connect = {0};
-    const char *id = NULL;
+    const char *id = NULL, *value;
     bool json = false;
-    struct options o = OPTIONS_INIT(events_options, connect_options, argc, argv);
-    const char *value;
-    struct error e;
+    struct command_line line = command_line_of("events", events_options, &connect, argc, argv);
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&connect, key, value))
-            continue;
-        if (key == OPTION_HELP)
-            return cli_help("events");
+    while ((key = command_line_next(&line, &value)) > 0) {
         if (key == OPTION_OPERAND)
             return cli_unexpected("events", value);
         if (key == 's')
@@ -89,9 +78,7 @@ int cmd_events(int argc, char **argv)
             json = true;
     }
     if (key < 0)
-        return cli_usage_error("events", &e);
-    if (id && (!*id ||
-               strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._") != strlen(id)))
-        return cli_error("events", "'%.60s' is not the id of a sandbox", id);
-    return follow(&connect, id, json);
+        return line.exit_code;
+    struct error e;
+    return id && sandbox_id_check(id, &e) < 0 ? cli_usage_error("events", &e) : follow(&connect, id, json);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_exec.c: silica exec: a command in a sandbox, its output live, its exit code ours. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 #include "cli/format.h"
 #include "cli/values.h"
 
+#include "net/write_all.h"
+
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 
 enum { KEY_CWD = OPTION_KEY_FIRST, KEY_TIMEOUT, KEY_JSON };
@@ -32,24 +33,6 @@ struct exec_settings {
     bool json;
     struct buf command;
 };
-
-/* Unbuffered, whole, also when somebody made our output non-blocking. */
-static int write_all(int fd, const char *data, size_t n)
-{
-    while (n > 0) {
-        ssize_t done = write(fd, data, n);
-        if (done < 0 && errno == EAGAIN) {
-            struct pollfd p = {.fd = fd, .events = POLLOUT};
-            (void)poll(&p, 1, -1);
-        } else if (done < 0 && errno != EINTR) {
-            return -errno;
-        } else if (done > 0) {
-            data += done;
-            n -= (size_t)done;
-        }
-    }
-    return 0;
-}
 
 static int show_output(enum silica_stream stream, const char *data, size_t n, void *user)
 {
@@ -124,7 +107,7 @@ static int exec_option(struct exec_settings *s, const struct options *o, int key
     case KEY_JSON:
         s->json = true;
         return 0;
-    default: /* connect_take has taken all others */
+    default:
         return 0;
     }
 }
@@ -132,25 +115,24 @@ static int exec_option(struct exec_settings *s, const struct options *o, int key
 /* 0: go on; otherwise *ret_exit is the answer to a wrong (or help) command line. */
 static int exec_parse(struct exec_settings *s, int argc, char **argv, int *ret_exit)
 {
-    struct options o = OPTIONS_INIT(exec_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("exec", exec_options, &s->connect, argc, argv);
     const char *value;
     struct error e;
-    int key, count = 0;
+    int key = 0, count = 0;
     char **words = NULL;
-    while (!words && (key = options_next(&o, &value, &e)) != OPTION_DONE) {
-        if (key == OPTION_HELP) {
-            *ret_exit = cli_help("exec");
-            return -ECANCELED;
-        }
-        if (key == OPTION_OPERAND && s->id)
-            words = options_rest(&o, &count);
-        else if (key == OPTION_OPERAND)
+    while (!words && (key = command_line_next(&line, &value)) > 0) {
+        if (key == OPTION_OPERAND && s->id) {
+            words = options_rest(&line.options, &count);
+        } else if (key == OPTION_OPERAND) {
             s->id = value;
-        else if (key < 0 ||
-                 (!connect_take(&s->connect, key, value) && exec_option(s, &o, key, value, &e) < 0)) {
+        } else if (exec_option(s, &line.options, key, value, &e) < 0) {
             *ret_exit = cli_usage_error("exec", &e);
             return -EINVAL;
         }
+    }
+    if (key < 0) {
+        *ret_exit = line.exit_code;
+        return -ECANCELED;
     }
     if (!s->id || !*s->id || !words) {
         *ret_exit = cli_missing("exec", s->id && *s->id ? "the command" : "the id of the sandbox");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_health.c: silica health: is the server well? */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 #include "cli/print.h"
 
 const struct option health_options[] = {
@@ -33,18 +33,13 @@ int cmd_health(int argc, char **argv)
 {
     struct connect_settings connect = {0};
     bool json = false;
-    struct options o = OPTIONS_INIT(health_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("health", health_options, &connect, argc, argv);
     const char *value;
-    struct error e;
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&connect, key, value))
-            continue;
-        if (key == OPTION_HELP)
-            return cli_help("health");
+    while ((key = command_line_next(&line, &value)) > 0) {
         if (key == OPTION_OPERAND)
             return cli_unexpected("health", value);
         json = true;
     }
-    return key < 0 ? cli_usage_error("health", &e) : health(&connect, json);
+    return key < 0 ? line.exit_code : health(&connect, json);
 }

@@ -3,12 +3,14 @@
  * cmd_image_build.c. */
 #include "cli/build_cache.h"
 #include "cli/cli.h"
+#include "cli/command_line.h"
 #include "cli/format.h"
 #include "cli/image_files.h"
 #include "cli/json_call.h"
 #include "cli/values.h"
 
 #include "base/clock.h"
+#include "net/write_all.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,12 +69,6 @@ static const struct table_column columns[] = {
     {"LAYERS", true, 0}, {"CREATED", true, 0}, {"SANDBOXES", true, 0},
 };
 
-static const char *text_of(const struct json_value *v, const char *key)
-{
-    const char *s = json_string(json_get(v, key), NULL);
-    return s ? s : "";
-}
-
 /* "/v1/images/<name>" with a query behind it; a name needs no encoding but for what no name has. */
 static const char *image_path(struct buf *out, const char *name, const char *query)
 {
@@ -91,14 +87,13 @@ static const char *image_path(struct buf *out, const char *name, const char *que
 
 static int add_row(struct table *t, const struct json_value *v, const char *name)
 {
-    char id[16], size[FORMAT_SIZE] = "", created[FORMAT_SIZE] = "-", layers[FORMAT_SIZE], users[FORMAT_SIZE];
-    int64_t n = 0, at;
-    (void)snprintf(id, sizeof id, "%.12s", text_of(v, "id"));
+    char id[16], size[FORMAT_SIZE] = "", created[FORMAT_SIZE], layers[FORMAT_SIZE], users[FORMAT_SIZE];
+    int64_t n = 0;
+    (void)snprintf(id, sizeof id, "%.12s", json_text(v, "id"));
     bool plain = !json_get(v, "digest");
     if (!plain && json_integer(json_get(v, "size"), 0, INT64_MAX, &n))
         format_bytes((uint64_t)n, size);
-    if (parse_iso_time(text_of(v, "createdAt"), &at))
-        format_age(clock_wall_ms() - at, created);
+    format_age_since(json_text(v, "createdAt"), created);
     (void)snprintf(layers, sizeof layers, "%zu", plain ? (size_t)1 : json_count(json_get(v, "layers")));
     n = 0;
     (void)json_integer(json_get(v, "sandboxes"), 0, INT64_MAX, &n);
@@ -120,7 +115,7 @@ static int list(const struct image_settings *s, struct silica_client *c)
     struct table t = TABLE_INIT(columns);
     json_for_each (v, json_get(json_root(a.doc), "images")) {
         const struct json_value *names = json_get(v, "names");
-        int err = json_count(names) ? 0 : add_row(&t, v, json_get(v, "digest") ? "-" : text_of(v, "id"));
+        int err = json_count(names) ? 0 : add_row(&t, v, json_get(v, "digest") ? "-" : json_text(v, "id"));
         json_for_each (name, names)
             if (s->all || !build_cache_is_name(json_string(name, NULL)))
                 err = err < 0 ? err : add_row(&t, v, json_string(name, NULL));
@@ -197,7 +192,7 @@ static void print_images(const struct json_value *images, const char *given)
     json_for_each (v, images) {
         const char *name = given ? given : json_string(json_first(json_get(v, "names")), NULL);
         given = NULL;
-        printf("%s%s%s\n", name ? name : "", name ? " " : "", text_of(v, "id"));
+        printf("%s%s%s\n", name ? name : "", name ? " " : "", json_text(v, "id"));
     }
 }
 
@@ -235,21 +230,12 @@ struct output {
 static int export_data(const void *data, size_t n, void *user)
 {
     struct output *o = user;
-    const char *at = data;
+    int r = write_all(o->fd, data, n);
     o->bytes += (int64_t)n;
-    while (n > 0) {
-        ssize_t k = write(o->fd, at, n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0) {
-            o->err = errno;
-            return -errno;
-        }
-        at += k;
-        n -= (size_t)k;
-    }
-    show(&o->progress, "received", o->bytes, 0);
-    return 0;
+    o->err = r < 0 ? -r : 0;
+    if (r == 0)
+        show(&o->progress, "received", o->bytes, 0);
+    return r;
 }
 
 /* Into a file beside the target first: a target that is there is whole. */
@@ -337,7 +323,7 @@ static int save(const struct image_settings *s, struct silica_client *c)
     if (r == 0 && s->json)
         printf("%s\n", json);
     else if (r == 0 && json_parse(json, strlen(json), 0, &doc, NULL) == 0)
-        printf("%s\n", text_of(json_root(doc), "id"));
+        printf("%s\n", json_text(json_root(doc), "id"));
     return r;
 }
 
@@ -358,7 +344,7 @@ static int tag(const struct image_settings *s, struct silica_client *c)
     int r = w.err ? cli_error("image", "the name is too long") : json_call("image", c, &q, &a);
     buf_done(&body);
     if (r == 0)
-        printf("%s\n", s->json ? a.json : text_of(json_root(a.doc), "id"));
+        printf("%s\n", s->json ? a.json : json_text(json_root(a.doc), "id"));
     return r;
 }
 
@@ -402,47 +388,45 @@ static int prune(const struct image_settings *s, struct silica_client *c)
     return 0;
 }
 
-static int inspect(const struct image_settings *s, struct silica_client *c)
-{
-    return for_names(s, c, false);
-}
+enum { LS, IMPORT, EXPORT, SAVE, TAG, INSPECT, RM, PRUNE, BUILD };
 
-static int rm(const struct image_settings *s, struct silica_client *c)
-{
-    return for_names(s, c, true);
-}
-
-static const struct {
-    const char *name;
-    int (*run)(const struct image_settings *s, struct silica_client *c);
-    size_t min, max; /* operands */
-    const char *missing;
-} actions[] = {
-    {"ls", list, 0, 0, NULL},
-    {"import", import, 1, 1, "an archive, a directory with an OCI layout, or -"},
-    {"export", export, 1, 2, "the name of an image"},
-    {"save", save, 2, 2, "the id of a sandbox and a name for the image"},
-    {"tag", tag, 2, 2, "an image and a name for it"},
-    {"inspect", inspect, 1, OPERANDS_MAX, "the name of an image"},
-    {"rm", rm, 1, OPERANDS_MAX, "the name of an image"},
-    {"prune", prune, 0, 0, NULL},
+static const struct action actions[] = {
+    [LS] = {"ls", 0, 0, NULL},
+    [IMPORT] = {"import", 1, 1, "an archive, a directory with an OCI layout, or -,"},
+    [EXPORT] = {"export", 1, 2, "the name of an image"},
+    [SAVE] = {"save", 2, 2, "the id of a sandbox or a name for the image"},
+    [TAG] = {"tag", 2, 2, "an image or a name for it"},
+    [INSPECT] = {"inspect", 1, OPERANDS_MAX, "the name of an image"},
+    [RM] = {"rm", 1, OPERANDS_MAX, "the name of an image"},
+    [PRUNE] = {"prune", 0, 0, NULL},
+    [BUILD] = {"build", 0, OPERANDS_MAX, NULL},
 };
 
 static int run(const struct image_settings *s)
 {
     auto_client struct silica_client *c = NULL;
-    const char *what = s->count ? s->operands[0] : "";
-    size_t i = 0;
-    while (i < ARRAY_SIZE(actions) && strcmp(actions[i].name, what) != 0)
-        i++;
-    if (i == ARRAY_SIZE(actions))
-        return cli_missing("image", "ls, import, export, save, tag, inspect, rm, prune or build");
-    if (s->count - 1 < actions[i].min)
-        return cli_missing("image", actions[i].missing);
-    if (s->count - 1 > actions[i].max)
-        return cli_unexpected("image", s->operands[actions[i].max + 1]);
-    int r = connect_open("image", &s->connect, &c);
-    return r != 0 ? r : actions[i].run(s, c);
+    int what = action_find("image", actions, ARRAY_SIZE(actions), s->operands, s->count);
+    if (what == BUILD) /* image_build_asked did not find it */
+        return cli_error("image", "the options of build stand behind the word 'build'");
+    int r = what < 0 ? CLI_ERROR : connect_open("image", &s->connect, &c);
+    if (r != 0)
+        return r;
+    switch (what) {
+    case LS:
+        return list(s, c);
+    case IMPORT:
+        return import(s, c);
+    case EXPORT:
+        return export(s, c);
+    case SAVE:
+        return save(s, c);
+    case TAG:
+        return tag(s, c);
+    case PRUNE:
+        return prune(s, c);
+    default:
+        return for_names(s, c, what == RM);
+    }
 }
 
 static int add_word(struct words *w, const char *source, const char *value, struct error *reterr)
@@ -497,23 +481,16 @@ static int take(struct image_settings *s, const char *source, int key, const cha
 int cmd_image(int argc, char **argv)
 {
     struct image_settings s = {0};
-    struct options o = OPTIONS_INIT(image_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("image", image_options, &s.connect, argc, argv);
+    command_line_collect(&line, s.operands, OPERANDS_MAX);
     const char *value;
     struct error e;
     int key;
     if (image_build_asked(argc, argv))
         return cmd_image_build(argc, argv);
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&s.connect, key, value))
-            continue;
-        if (key == OPTION_HELP)
-            return cli_help("image");
-        if (key == OPTION_OPERAND && s.count == OPERANDS_MAX)
-            return cli_unexpected("image", value);
-        if (key == OPTION_OPERAND)
-            s.operands[s.count++] = value;
-        else if (take(&s, options_source(&o), key, value, &e) < 0)
+    while ((key = command_line_next(&line, &value)) > 0)
+        if (take(&s, options_source(&line.options), key, value, &e) < 0)
             return cli_usage_error("image", &e);
-    }
-    return key < 0 ? cli_usage_error("image", &e) : run(&s);
+    s.count = line.count;
+    return key < 0 ? line.exit_code : run(&s);
 }

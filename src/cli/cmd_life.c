@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_life.c: silica sleep and silica wake. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 
 #include <string.h>
 
@@ -31,28 +31,19 @@ static int run(const char *verb, life_call *call, int argc, char **argv)
     if (!ids)
         return cli_error(verb, "out of memory");
     struct connect_settings connect = {0};
-    struct options o = OPTIONS_INIT(life_options, connect_options, argc, argv);
+    struct command_line line = command_line_of(verb, life_options, &connect, argc, argv);
+    command_line_collect(&line, ids, (size_t)argc);
     const char *value;
-    struct error e;
-    size_t count = 0;
-    int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&connect, key, value))
-            continue;
-        if (key == OPTION_HELP)
-            return cli_help(verb);
-        ids[count++] = value;
-    }
-    if (key < 0)
-        return cli_usage_error(verb, &e);
-    if (count == 0)
+    if (command_line_next(&line, &value) < 0) /* it has no options of its own */
+        return line.exit_code;
+    if (line.count == 0)
         return cli_missing(verb, "the id of a sandbox");
 
     auto_client struct silica_client *c = NULL;
     int r = connect_open(verb, &connect, &c);
     if (r != 0)
         return r;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < line.count; i++)
         r = change_one(verb, call, c, ids[i], r);
     return r;
 }

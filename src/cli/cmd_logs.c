@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_logs.c: silica logs: the output of a background process, so far or until its end. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 
 #include "base/buf.h"
+#include "base/id.h"
 #include "base/json.h"
 
 #include <errno.h>
@@ -103,8 +104,9 @@ static int run(const struct logs_settings *s)
     int r = connect_open("logs", &s->connect, &c);
     if (r != 0)
         return r;
-    if (!*s->id || strspn(s->id, plain) != strlen(s->id))
-        return cli_error("logs", "'%.60s' is not the id of a sandbox", s->id);
+    struct error e;
+    if (sandbox_id_check(s->id, &e) < 0)
+        return cli_usage_error("logs", &e);
     r = buf_printf(&path, "/v1/sandbox/%s/api/process/", s->id);
     for (const char *p = s->process; r == 0 && *p; p++)
         r = strchr(plain, *p) ? buf_putc(&path, *p) : buf_printf(&path, "%%%02X", (unsigned char)*p);
@@ -121,32 +123,17 @@ static int run(const struct logs_settings *s)
 int cmd_logs(int argc, char **argv)
 {
     struct logs_settings s = {0};
-    struct options o = OPTIONS_INIT(logs_options, connect_options, argc, argv);
-    const char *value;
-    struct error e;
+    const char *operands[2] = {"", ""}, *value;
+    struct command_line line = command_line_of("logs", logs_options, &s.connect, argc, argv);
+    command_line_collect(&line, operands, ARRAY_SIZE(operands));
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&s.connect, key, value))
-            continue;
-        switch (key) {
-        case OPTION_HELP:
-            return cli_help("logs");
-        case OPTION_OPERAND:
-            if (s.process)
-                return cli_unexpected("logs", value);
-            *(s.id ? &s.process : &s.id) = value;
-            break;
-        case 'f':
-            s.follow = true;
-            break;
-        case KEY_JSON:
-            s.json = true;
-            break;
-        }
-    }
+    while ((key = command_line_next(&line, &value)) > 0)
+        *(key == 'f' ? &s.follow : &s.json) = true;
     if (key < 0)
-        return cli_usage_error("logs", &e);
-    if (!s.process || !*s.process)
-        return cli_missing("logs", s.id ? "the id of the process" : "the id of the sandbox");
+        return line.exit_code;
+    s.id = operands[0];
+    s.process = operands[1];
+    if (!*s.id || !*s.process)
+        return cli_missing("logs", *s.id ? "the id of the process" : "the id of the sandbox");
     return run(&s);
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_ls.c: silica ls: the sandboxes of a server as a table, as ids or as JSON. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 #include "cli/format.h"
 #include "cli/values.h"
-
-#include "base/clock.h"
 
 #include <string.h>
 
@@ -48,23 +46,14 @@ static bool wanted(const struct ls_settings *ls, const struct silica_sandbox *s)
     return true;
 }
 
-static void age_of(const char *iso, char out[FORMAT_SIZE])
-{
-    int64_t at;
-    if (iso && parse_iso_time(iso, &at))
-        format_age(clock_wall_ms() - at, out);
-    else
-        (void)snprintf(out, FORMAT_SIZE, "-");
-}
-
 static int add_row(struct table *t, const struct silica_sandbox *s)
 {
     char created[FORMAT_SIZE], used[FORMAT_SIZE], memory[FORMAT_SIZE] = "-", tasks[FORMAT_SIZE] = "-";
     struct buf labels = BUF_INIT((size_t)1 << 20);
     int r = 0;
 
-    age_of(s->created_at, created);
-    age_of(s->last_used_at, used);
+    format_age_since(s->created_at, created);
+    format_age_since(s->last_used_at, used);
     if (s->memory_bytes >= 0)
         format_bytes((uint64_t)s->memory_bytes, memory);
     if (s->tasks >= 0)
@@ -136,20 +125,16 @@ int cmd_ls(int argc, char **argv)
         return cli_error("ls", "out of memory");
     ls.labels = labels;
 
-    struct options o = OPTIONS_INIT(ls_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("ls", ls_options, &ls.connect, argc, argv);
     const char *value;
     struct error e;
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&ls.connect, key, value))
-            continue;
+    while ((key = command_line_next(&line, &value)) > 0)
         switch (key) {
-        case OPTION_HELP:
-            return cli_help("ls");
         case OPTION_OPERAND:
             return cli_unexpected("ls", value);
         case KEY_LABEL:
-            if (value_label(options_source(&o), value, &e) < 0)
+            if (value_label(options_source(&line.options), value, &e) < 0)
                 return cli_usage_error("ls", &e);
             ls.labels[ls.label_count++] = value;
             break;
@@ -160,6 +145,5 @@ int cmd_ls(int argc, char **argv)
             ls.json = true;
             break;
         }
-    }
-    return key < 0 ? cli_usage_error("ls", &e) : list(&ls);
+    return key < 0 ? line.exit_code : list(&ls);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_net.c: silica net: what a sandbox may reach, and what it did reach. */
 #include "cli/cli.h"
+#include "cli/command_line.h"
 #include "cli/json_call.h"
 #include "cli/print.h"
 
@@ -244,69 +245,44 @@ static int print_log(const struct net_settings *s, struct silica_client *c)
 
 /* ------------------------------------------------------------------ the command line */
 
+enum { SHOW, MODE, ALLOW, DENY, LOG };
+
+static const struct action actions[] = {
+    [SHOW] = {"show", 1, 1, "the id of the sandbox"},
+    [MODE] = {"mode", 2, OPERANDS_MAX, "the id of the sandbox or the mode"},
+    [ALLOW] = {"allow", 2, OPERANDS_MAX, "the id of the sandbox or what to add, such as *.example.org,"},
+    [DENY] = {"deny", 2, OPERANDS_MAX, "the id of the sandbox or what to take away, such as *.example.org,"},
+    [LOG] = {"log", 1, 1, "the id of the sandbox"},
+};
+
 static int run(const struct net_settings *s)
 {
-    static const struct {
-        const char *name;
-        size_t min, max; /* operands, with the name */
-    } actions[] = {{"show", 2, 2},
-                   {"mode", 3, OPERANDS_MAX},
-                   {"allow", 3, OPERANDS_MAX},
-                   {"deny", 3, OPERANDS_MAX},
-                   {"log", 2, 2}};
     auto_client struct silica_client *c = NULL;
-    size_t i = 0;
-    if (!s->count)
-        return cli_missing("net", "show, mode, allow, deny or log");
-    while (i < ARRAY_SIZE(actions) && strcmp(actions[i].name, s->operands[0]) != 0)
-        i++;
-    if (i == ARRAY_SIZE(actions)) {
-        struct error e;
-        (void)error_set(&e, EINVAL, "'%.60s' is none of show, mode, allow, deny and log", s->operands[0]);
-        return cli_usage_error("net", &e);
-    }
-    if (s->count < 2)
-        return cli_missing("net", "the id of the sandbox");
-    if (s->count < actions[i].min)
-        return cli_missing("net", i == 1 ? "the mode" : "what is to be changed, such as *.example.org");
-    if (s->count > actions[i].max)
-        return cli_unexpected("net", s->operands[actions[i].max]);
-    int r = connect_open("net", &s->connect, &c);
+    int what = action_find("net", actions, ARRAY_SIZE(actions), s->operands, s->count);
+    int r = what < 0 ? CLI_ERROR : connect_open("net", &s->connect, &c);
     if (r != 0)
         return r;
-    switch (i) {
-    case 0:
+    switch (what) {
+    case SHOW:
         return show(s, c);
-    case 1:
+    case MODE:
         return set_mode(s, c);
-    case 2:
-    case 3:
-        return change_list(s, c, i == 2);
-    default:
+    case LOG:
         return print_log(s, c);
+    default:
+        return change_list(s, c, what == ALLOW);
     }
 }
 
 int cmd_net(int argc, char **argv)
 {
     struct net_settings s = {0};
-    struct options o = OPTIONS_INIT(net_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("net", net_options, &s.connect, argc, argv);
+    command_line_collect(&line, s.operands, OPERANDS_MAX);
     const char *value;
-    struct error e;
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&s.connect, key, value))
-            continue;
-        if (key == OPTION_HELP)
-            return cli_help("net");
-        if (key == OPTION_OPERAND && s.count == OPERANDS_MAX)
-            return cli_unexpected("net", value);
-        if (key == OPTION_OPERAND)
-            s.operands[s.count++] = value;
-        else if (key == 'f')
-            s.follow = true;
-        else
-            s.json = true;
-    }
-    return key < 0 ? cli_usage_error("net", &e) : run(&s);
+    while ((key = command_line_next(&line, &value)) > 0)
+        *(key == 'f' ? &s.follow : &s.json) = true;
+    s.count = line.count;
+    return key < 0 ? line.exit_code : run(&s);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_ports.c: silica ports, expose and unexpose: services inside a sandbox, reached from a browser. */
-#include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 #include "cli/format.h"
 #include "cli/values.h"
 
@@ -30,7 +29,7 @@ const struct option unexpose_options[] = {{0, NULL, 0, NULL, NULL, NULL}};
 struct ports_settings {
     struct connect_settings connect;
     const char *id;
-    int64_t port; /* 0: none was given */
+    int64_t port;
     const char *name, *token;
     bool listening, quiet, json;
 };
@@ -40,25 +39,14 @@ struct ports_settings {
 static int read_settings(const char *verb, const struct option *table, bool with_port, int argc, char **argv,
                          struct ports_settings *s, bool *ret_stop)
 {
-    struct options o = OPTIONS_INIT(table, connect_options, argc, argv);
-    const char *value;
+    struct command_line line = command_line_of(verb, table, &s->connect, argc, argv);
+    const char *operands[2] = {"", NULL}, *value;
     struct error e;
     int key;
+    command_line_collect(&line, operands, with_port ? 2 : 1);
     *ret_stop = true;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&s->connect, key, value))
-            continue;
+    while ((key = command_line_next(&line, &value)) > 0)
         switch (key) {
-        case OPTION_HELP:
-            return cli_help(verb);
-        case OPTION_OPERAND:
-            if (!s->id)
-                s->id = value;
-            else if (!with_port || s->port)
-                return cli_unexpected(verb, value);
-            else if (value_integer("the port", value, 1, 65535, &s->port, &e) < 0)
-                return cli_usage_error(verb, &e);
-            break;
         case KEY_NAME:
             s->name = value;
             break;
@@ -75,13 +63,15 @@ static int read_settings(const char *verb, const struct option *table, bool with
             s->json = true;
             break;
         }
-    }
     if (key < 0)
-        return cli_usage_error(verb, &e);
-    if (!s->id || !*s->id)
+        return line.exit_code;
+    s->id = operands[0];
+    if (!*s->id)
         return cli_missing(verb, "the id of the sandbox");
-    if (with_port && !s->port)
+    if (with_port && !operands[1])
         return cli_missing(verb, "the port");
+    if (with_port && value_integer("the port", operands[1], 1, 65535, &s->port, &e) < 0)
+        return cli_usage_error(verb, &e);
     *ret_stop = false;
     return 0;
 }
@@ -94,11 +84,9 @@ static int print_exposed(const struct silica_port_list *l)
     int r = 0;
     for (size_t i = 0; r == 0 && i < l->count; i++) {
         const struct silica_port *p = &l->items[i];
-        char number[16], age[FORMAT_SIZE] = "-";
-        int64_t at;
+        char number[16], age[FORMAT_SIZE];
         (void)snprintf(number, sizeof number, "%d", p->port);
-        if (p->exposed_at && parse_iso_time(p->exposed_at, &at))
-            format_age(clock_wall_ms() - at, age);
+        format_age_since(p->exposed_at, age);
         const char *cells[] = {number, p->url, p->name, age};
         r = table_add(&t, cells);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_rm.c: silica rm: removes sandboxes for good. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 
 #include <string.h>
 
@@ -79,29 +79,15 @@ int cmd_rm(int argc, char **argv)
         return cli_error("rm", "out of memory");
     struct rm_settings s = {.ids = ids};
 
-    struct options o = OPTIONS_INIT(rm_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("rm", rm_options, &s.connect, argc, argv);
+    command_line_collect(&line, ids, (size_t)argc);
     const char *value;
-    struct error e;
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&s.connect, key, value))
-            continue;
-        switch (key) {
-        case OPTION_HELP:
-            return cli_help("rm");
-        case OPTION_OPERAND:
-            s.ids[s.id_count++] = value;
-            break;
-        case KEY_ALL:
-            s.all = true;
-            break;
-        case 'y':
-            s.yes = true;
-            break;
-        }
-    }
+    while ((key = command_line_next(&line, &value)) > 0)
+        *(key == KEY_ALL ? &s.all : &s.yes) = true;
     if (key < 0)
-        return cli_usage_error("rm", &e);
+        return line.exit_code;
+    s.id_count = line.count;
     if (s.all && s.id_count > 0)
         return cli_unexpected("rm", s.ids[0]);
     if (!s.all && s.id_count == 0)

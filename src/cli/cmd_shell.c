@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_shell.c: silica shell: an interactive terminal in a sandbox. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -92,46 +92,20 @@ static int run(const struct shell_settings *s, struct silica_client *c)
     return r < 0 ? connect_failed("shell", c, &e) : exit_code;
 }
 
-static int shell_parse(struct shell_settings *s, int argc, char **argv, int *ret_exit)
-{
-    struct options o = OPTIONS_INIT(shell_options, connect_options, argc, argv);
-    const char *value;
-    struct error e;
-    int key;
-    while ((key = options_next(&o, &value, &e)) != OPTION_DONE) {
-        if (key == OPTION_HELP) {
-            *ret_exit = cli_help("shell");
-            return -ECANCELED;
-        }
-        if (key < 0) {
-            *ret_exit = cli_usage_error("shell", &e);
-            return -EINVAL;
-        }
-        if (key == OPTION_OPERAND && s->id) {
-            *ret_exit = cli_unexpected("shell", value);
-            return -EINVAL;
-        }
-        if (key == OPTION_OPERAND)
-            s->id = value;
-        else if (key == 's')
-            s->session = value;
-        else if (key == KEY_SHELL)
-            s->shell = value;
-        else
-            (void)connect_take(&s->connect, key, value);
-    }
-    if (s->id && *s->id && (!s->session || *s->session))
-        return 0;
-    *ret_exit = cli_missing("shell", s->id && *s->id ? "the name of the session" : "the id of the sandbox");
-    return -EINVAL;
-}
-
 int cmd_shell(int argc, char **argv)
 {
-    struct shell_settings s = {0};
+    struct shell_settings s = {.id = ""};
     auto_client struct silica_client *c = NULL;
-    int r = CLI_ERROR;
-    if (shell_parse(&s, argc, argv, &r) == 0 && (r = connect_open("shell", &s.connect, &c)) == 0)
-        r = run(&s, c);
-    return r;
+    struct command_line line = command_line_of("shell", shell_options, &s.connect, argc, argv);
+    command_line_collect(&line, &s.id, 1);
+    const char *value;
+    int key;
+    while ((key = command_line_next(&line, &value)) > 0)
+        *(key == KEY_SHELL ? &s.shell : &s.session) = value;
+    if (key < 0)
+        return line.exit_code;
+    if (!*s.id || (s.session && !*s.session))
+        return cli_missing("shell", *s.id ? "the name of the session" : "the id of the sandbox");
+    int r = connect_open("shell", &s.connect, &c);
+    return r != 0 ? r : run(&s, c);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_show.c: silica show: everything the server knows about one sandbox. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 #include "cli/print.h"
 
 const struct option show_options[] = {
@@ -30,25 +30,14 @@ static int show(const struct connect_settings *connect, const char *id, bool jso
 int cmd_show(int argc, char **argv)
 {
     struct connect_settings connect = {0};
-    const char *id = NULL;
+    const char *id = "", *value;
     bool json = false;
-    struct options o = OPTIONS_INIT(show_options, connect_options, argc, argv);
-    const char *value;
-    struct error e;
+    struct command_line line = command_line_of("show", show_options, &connect, argc, argv);
+    command_line_collect(&line, &id, 1);
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&connect, key, value))
-            continue;
-        if (key == OPTION_HELP)
-            return cli_help("show");
-        if (key == OPTION_OPERAND && id)
-            return cli_unexpected("show", value);
-        if (key == OPTION_OPERAND)
-            id = value;
-        else
-            json = true;
-    }
+    while ((key = command_line_next(&line, &value)) > 0)
+        json = true;
     if (key < 0)
-        return cli_usage_error("show", &e);
-    return id && *id ? show(&connect, id, json) : cli_missing("show", "the id of the sandbox");
+        return line.exit_code;
+    return *id ? show(&connect, id, json) : cli_missing("show", "the id of the sandbox");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_token.c: silica token create, ls and rm. */
 #include "cli/cli.h"
+#include "cli/command_line.h"
 #include "cli/format.h"
 #include "cli/json_call.h"
 #include "cli/values.h"
@@ -61,23 +62,18 @@ static int create(const struct token_settings *s, struct silica_client *c)
     buf_done(&body);
     if (r != 0)
         return r;
-    const char *secret = json_string(json_get(json_root(a.doc), "token"), NULL);
-    if (s->json)
-        printf("%s\n", a.json);
-    else
-        printf("%s\n", secret ? secret : "");
+    printf("%s\n", s->json ? a.json : json_text(json_root(a.doc), "token"));
     if (!s->json && isatty(STDERR_FILENO))
         (void)fprintf(stderr, "This is shown once. The token's id is %s.\n",
-                      json_string(json_get(json_root(a.doc), "id"), NULL));
+                      json_text(json_root(a.doc), "id"));
     return 0;
 }
 
 static void expiry_of(const struct json_value *v, char out[FORMAT_SIZE])
 {
-    const char *iso = json_string(json_get(v, "expiresAt"), NULL);
     int64_t at;
     (void)snprintf(out, FORMAT_SIZE, "never");
-    if (!iso || !parse_iso_time(iso, &at))
+    if (!parse_iso_time(json_text(v, "expiresAt"), &at))
         return;
     if (at <= clock_wall_ms()) {
         (void)snprintf(out, FORMAT_SIZE, "expired");
@@ -101,11 +97,8 @@ static int list(const struct token_settings *s, struct silica_client *c)
     }
     struct table t = TABLE_INIT(columns);
     json_for_each (v, json_get(json_root(a.doc), "tokens")) {
-        char created[FORMAT_SIZE] = "-", expires[FORMAT_SIZE];
-        int64_t at;
-        const char *iso = json_string(json_get(v, "createdAt"), NULL);
-        if (iso && parse_iso_time(iso, &at))
-            format_age(clock_wall_ms() - at, created);
+        char created[FORMAT_SIZE], expires[FORMAT_SIZE];
+        format_age_since(json_text(v, "createdAt"), created);
         expiry_of(v, expires);
         const char *cells[] = {json_string(json_get(v, "id"), NULL),
                                json_string(json_get(v, "scope"), NULL),
@@ -146,44 +139,41 @@ static int remove_tokens(const struct token_settings *s, struct silica_client *c
     return result;
 }
 
+enum { CREATE, LS, RM };
+
+static const struct action actions[] = {
+    [CREATE] = {"create", 1, 1, "the scope (admin, create-only, one-sandbox or read-only)"},
+    [LS] = {"ls", 0, 0, NULL},
+    [RM] = {"rm", 1, OPERANDS_MAX, "the id of a token"},
+};
+
 static int run(const struct token_settings *s)
 {
     auto_client struct silica_client *c = NULL;
-    const char *what = s->count ? s->operands[0] : "";
-    bool creates = strcmp(what, "create") == 0, lists = strcmp(what, "ls") == 0,
-         removes = strcmp(what, "rm") == 0;
-    if (!creates && !lists && !removes)
-        return cli_missing("token", "create, ls or rm");
-    if (creates && s->count < 2)
-        return cli_missing("token", "the scope (admin, create-only, one-sandbox or read-only)");
-    if (removes && s->count < 2)
-        return cli_missing("token", "the id of a token");
-    if (!removes && s->count > (creates ? 2U : 1U))
-        return cli_unexpected("token", s->operands[creates ? 2 : 1]);
-    int r = connect_open("token", &s->connect, &c);
+    int what = action_find("token", actions, ARRAY_SIZE(actions), s->operands, s->count);
+    int r = what < 0 ? CLI_ERROR : connect_open("token", &s->connect, &c);
     if (r != 0)
         return r;
-    return creates ? create(s, c) : lists ? list(s, c) : remove_tokens(s, c);
+    switch (what) {
+    case CREATE:
+        return create(s, c);
+    case LS:
+        return list(s, c);
+    default:
+        return remove_tokens(s, c);
+    }
 }
 
 int cmd_token(int argc, char **argv)
 {
     struct token_settings s = {0};
-    struct options o = OPTIONS_INIT(token_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("token", token_options, &s.connect, argc, argv);
+    command_line_collect(&line, s.operands, OPERANDS_MAX);
     const char *value;
     struct error e;
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&s.connect, key, value))
-            continue;
+    while ((key = command_line_next(&line, &value)) > 0)
         switch (key) {
-        case OPTION_HELP:
-            return cli_help("token");
-        case OPTION_OPERAND:
-            if (s.count == OPERANDS_MAX)
-                return cli_unexpected("token", value);
-            s.operands[s.count++] = value;
-            break;
         case KEY_SANDBOX:
             s.sandbox = value;
             break;
@@ -191,13 +181,13 @@ int cmd_token(int argc, char **argv)
             s.name = value;
             break;
         case KEY_EXPIRES:
-            if (value_duration_ms(options_source(&o), value, &s.expires_ms, &e) < 0)
+            if (value_duration_ms(options_source(&line.options), value, &s.expires_ms, &e) < 0)
                 return cli_usage_error("token", &e);
             break;
         case KEY_JSON:
             s.json = true;
             break;
         }
-    }
-    return key < 0 ? cli_usage_error("token", &e) : run(&s);
+    s.count = line.count;
+    return key < 0 ? line.exit_code : run(&s);
 }

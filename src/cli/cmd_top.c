@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_top.c: silica top: who uses how much, the busiest first, renewed until Ctrl-C. */
 #include "cli/cli.h"
-#include "cli/connect.h"
+#include "cli/command_line.h"
 #include "cli/format.h"
 #include "cli/values.h"
 
@@ -174,20 +174,16 @@ static int run(const struct top_settings *s)
 int cmd_top(int argc, char **argv)
 {
     struct top_settings s = {.interval_ms = 2000, .once = !isatty(STDOUT_FILENO)};
-    struct options o = OPTIONS_INIT(top_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("top", top_options, &s.connect, argc, argv);
     const char *value;
     struct error e;
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&s.connect, key, value))
-            continue;
+    while ((key = command_line_next(&line, &value)) > 0)
         switch (key) {
-        case OPTION_HELP:
-            return cli_help("top");
         case OPTION_OPERAND:
             return cli_unexpected("top", value);
         case 'n':
-            if (value_duration_ms(options_source(&o), value, &s.interval_ms, &e) < 0)
+            if (value_duration_ms(options_source(&line.options), value, &s.interval_ms, &e) < 0)
                 return cli_usage_error("top", &e);
             s.interval_ms = MAX(s.interval_ms, (int64_t)INTERVAL_MIN_MS);
             break;
@@ -198,6 +194,5 @@ int cmd_top(int argc, char **argv)
             s.once = true;
             break;
         }
-    }
-    return key < 0 ? cli_usage_error("top", &e) : run(&s);
+    return key < 0 ? line.exit_code : run(&s);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_volume.c: silica volume create, ls, inspect and rm. */
 #include "cli/cli.h"
+#include "cli/command_line.h"
 #include "cli/format.h"
 #include "cli/json_call.h"
 #include "cli/values.h"
 
-#include "base/clock.h"
 #include "keeper/proto_volume.h"
 
 #include <string.h>
@@ -30,12 +30,6 @@ static const struct table_column columns[] = {
     {"NAME", false, 0}, {"SIZE", true, 0}, {"USED", true, 0}, {"CREATED", true, 0}, {"SANDBOXES", false, 10},
 };
 
-static const char *text_of(const struct json_value *v, const char *key)
-{
-    const char *s = json_string(json_get(v, key), NULL);
-    return s ? s : "";
-}
-
 static int create(const struct volume_settings *s, struct silica_client *c)
 {
     struct buf body = BUF_INIT(4096);
@@ -52,7 +46,7 @@ static int create(const struct volume_settings *s, struct silica_client *c)
     int r = json_call("volume", c, &q, &a);
     buf_done(&body);
     if (r == 0)
-        printf("%s\n", s->json ? a.json : text_of(json_root(a.doc), "name"));
+        printf("%s\n", s->json ? a.json : json_text(json_root(a.doc), "name"));
     return r;
 }
 
@@ -72,16 +66,15 @@ static void join(const struct json_value *list, char *out, size_t cap)
 
 static int add_row(struct table *t, const struct json_value *v)
 {
-    char size[FORMAT_SIZE] = "", used[FORMAT_SIZE] = "", created[FORMAT_SIZE] = "-", sandboxes[256];
-    int64_t n, at;
+    char size[FORMAT_SIZE] = "", used[FORMAT_SIZE] = "", created[FORMAT_SIZE], sandboxes[256];
+    int64_t n;
     if (json_integer(json_get(v, "sizeBytes"), 0, INT64_MAX, &n))
         format_bytes(n, size);
     if (json_integer(json_get(v, "usedBytes"), 0, INT64_MAX, &n))
         format_bytes(n, used);
-    if (parse_iso_time(text_of(v, "createdAt"), &at))
-        format_age(clock_wall_ms() - at, created);
+    format_age_since(json_text(v, "createdAt"), created);
     join(json_get(v, "sandboxes"), sandboxes, sizeof sandboxes);
-    const char *cells[] = {text_of(v, "name"), size, used, created, sandboxes};
+    const char *cells[] = {json_text(v, "name"), size, used, created, sandboxes};
     return table_add(t, cells);
 }
 
@@ -130,46 +123,45 @@ static int for_names(const struct volume_settings *s, struct silica_client *c, c
     return result;
 }
 
+enum { CREATE, LS, INSPECT, RM };
+
+static const struct action actions[] = {
+    [CREATE] = {"create", 1, 1, "the name of the volume"},
+    [LS] = {"ls", 0, 0, NULL},
+    [INSPECT] = {"inspect", 1, OPERANDS_MAX, "the name of a volume"},
+    [RM] = {"rm", 1, OPERANDS_MAX, "the name of a volume"},
+};
+
 static int run(const struct volume_settings *s)
 {
     auto_client struct silica_client *c = NULL;
-    const char *what = s->count ? s->operands[0] : "";
-    bool creates = strcmp(what, "create") == 0, lists = strcmp(what, "ls") == 0,
-         removes = strcmp(what, "rm") == 0, inspects = strcmp(what, "inspect") == 0;
-    if (!creates && !lists && !removes && !inspects)
-        return cli_missing("volume", "create, ls, inspect or rm");
-    if (!lists && s->count < 2)
-        return cli_missing("volume", "the name of a volume");
-    if (lists && s->count > 1)
-        return cli_unexpected("volume", s->operands[1]);
-    if (creates && s->count > 2)
-        return cli_unexpected("volume", s->operands[2]);
-    int r = connect_open("volume", &s->connect, &c);
+    int what = action_find("volume", actions, ARRAY_SIZE(actions), s->operands, s->count);
+    int r = what < 0 ? CLI_ERROR : connect_open("volume", &s->connect, &c);
     if (r != 0)
         return r;
-    return creates ? create(s, c) : lists ? list(s, c) : for_names(s, c, removes ? "DELETE" : "GET");
+    switch (what) {
+    case CREATE:
+        return create(s, c);
+    case LS:
+        return list(s, c);
+    default:
+        return for_names(s, c, what == RM ? "DELETE" : "GET");
+    }
 }
 
 int cmd_volume(int argc, char **argv)
 {
     struct volume_settings s = {0};
-    struct options o = OPTIONS_INIT(volume_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("volume", volume_options, &s.connect, argc, argv);
+    command_line_collect(&line, s.operands, OPERANDS_MAX);
     const char *value;
     struct error e;
     int key;
-    while ((key = options_next(&o, &value, &e)) > 0) {
-        if (connect_take(&s.connect, key, value))
-            continue;
-        if (key == OPTION_HELP)
-            return cli_help("volume");
-        if (key == OPTION_OPERAND && s.count == OPERANDS_MAX)
-            return cli_unexpected("volume", value);
-        if (key == OPTION_OPERAND)
-            s.operands[s.count++] = value;
-        else if (key == KEY_SIZE && value_bytes(options_source(&o), value, &s.bytes, &e) < 0)
-            return cli_usage_error("volume", &e);
-        else if (key == KEY_JSON)
+    while ((key = command_line_next(&line, &value)) > 0)
+        if (key == KEY_JSON)
             s.json = true;
-    }
-    return key < 0 ? cli_usage_error("volume", &e) : run(&s);
+        else if (value_bytes(options_source(&line.options), value, &s.bytes, &e) < 0)
+            return cli_usage_error("volume", &e);
+    s.count = line.count;
+    return key < 0 ? line.exit_code : run(&s);
 }

@@ -5,6 +5,7 @@
  * a directory that lives as long as wrangler does, which knows the server's address and where the token is.
  */
 #include "cli/cli.h"
+#include "cli/command_line.h"
 #include "cli/docker.h"
 #include "cli/format.h"
 
@@ -275,21 +276,17 @@ static int run(const struct wrangler *w, char **words)
 int cmd_wrangler(int argc, char **argv)
 {
     struct wrangler w = {0};
-    struct options o = OPTIONS_INIT(wrangler_options, connect_options, argc, argv);
+    struct command_line line = command_line_of("wrangler", wrangler_options, &w.docker.connect, argc, argv);
     const char *value;
     char **words = NULL;
-    struct error e;
-    int key, count = 0;
-    while (!words && (key = options_next(&o, &value, &e)) != OPTION_DONE) {
-        if (key < 0)
-            return cli_usage_error("wrangler", &e);
-        if (key == OPTION_HELP)
-            return cli_help("wrangler");
+    int key = 0, count = 0;
+    while (!words && (key = command_line_next(&line, &value)) > 0)
         if (key == OPTION_OPERAND)
-            words = options_rest(&o, &count);
-        else if (!connect_take(&w.docker.connect, key, value))
+            words = options_rest(&line.options, &count);
+        else
             w.docker.host = value;
-    }
+    if (key < 0)
+        return line.exit_code;
     if (!words)
         return cli_missing("wrangler", "what wrangler shall do (often 'dev')");
     auto_free char **all = calloc((size_t)count + 2, sizeof *all);

@@ -2,6 +2,8 @@
 /* format.c: sizes, ages and words for a shell; see format.h. */
 #include "cli/format.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -101,6 +103,15 @@ bool parse_iso_time(const char *text, int64_t *ret_wall_ms)
     tm.tm_mon -= 1;
     *ret_wall_ms = (int64_t)timegm(&tm) * 1000 + ms;
     return true;
+}
+
+void format_age_since(const char *iso_time, char out[FORMAT_SIZE])
+{
+    int64_t at;
+    if (iso_time && parse_iso_time(iso_time, &at))
+        format_age(clock_wall_ms() - at, out);
+    else
+        (void)snprintf(out, FORMAT_SIZE, "-");
 }
 
 int shell_quote(struct buf *out, const char *word)

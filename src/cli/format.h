@@ -10,6 +10,8 @@ enum { FORMAT_SIZE = 24 };
 void format_bytes(uint64_t bytes, char out[FORMAT_SIZE]); /* "812 B", "1.5 MiB", "24 GiB" */
 void format_age(int64_t age_ms, char out[FORMAT_SIZE]);   /* "now", "12 s", "5 min", "3 h", "4 d", "2 y" */
 void format_duration(int64_t ms, char out[FORMAT_SIZE]);  /* exact: "500ms", "10s", "1m30s", "2h" */
+/* How long ago that time was (parse_iso_time); "-" for NULL and what is no time. */
+void format_age_since(const char *iso_time, char out[FORMAT_SIZE]);
 /* Milliseconds since 1970 of "2026-01-02T03:04:05[.678]Z"; false when text is anything else. */
 bool parse_iso_time(const char *text, int64_t *ret_wall_ms);
 

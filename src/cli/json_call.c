@@ -27,3 +27,9 @@ void json_answer_done(struct json_answer *a)
     silica_response_done(&a->response);
     *a = (struct json_answer){0};
 }
+
+const char *json_text(const struct json_value *v, const char *member)
+{
+    const char *s = json_string(json_get(v, member), NULL);
+    return s ? s : "";
+}

@@ -16,4 +16,6 @@ struct json_answer {
 int json_call(const char *verb, struct silica_client *c, const struct silica_request *q,
               struct json_answer *ret);
 void json_answer_done(struct json_answer *a); /* zero is fine */
+/* A member that is a string, "" where there is none. */
+const char *json_text(const struct json_value *v, const char *member);
 #define auto_answer __attribute__((cleanup(json_answer_done)))

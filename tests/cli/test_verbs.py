@@ -351,6 +351,20 @@ def test_version(silica):
     (["ls", "--jsn"], "silica ls: unknown option '--jsn' (did you mean '--json'?)\nTry 'silica help ls'.\n"),
     (["ls", "demo"], "silica ls: 'demo' is one argument too many\nTry 'silica help ls'.\n"),
     (["ls", "--token"], "silica ls: option '--token' needs a value (TOKEN)\nTry 'silica help ls'.\n"),
+    (["token"], "silica token: create, ls or rm is missing\nTry 'silica help token'.\n"),
+    (["volume", "craete", "x"], "silica volume: 'craete' is not create, ls, inspect or rm (did you mean 'create'?)\nTry 'silica help volume'.\n"),
+    (["volume", "rm"], "silica volume: the name of a volume is missing\nTry 'silica help volume'.\n"),
+    (["volume", "ls", "x"], "silica volume: 'x' is one argument too many\nTry 'silica help volume'.\n"),
+    (["volume", "create", "x", "--size", "big"], "silica volume: --size: 'big' is not a size; use for example 512M, 2G or 1.5GiB\nTry 'silica help volume'.\n"),
+    (["token", "create", "admin", "--expires", "soon"], "silica token: --expires: 'soon' is not a duration; use for example 500ms, 10s, 1m30s or 2h\nTry 'silica help token'.\n"),
+    (["net", "show"], "silica net: the id of the sandbox is missing\nTry 'silica help net'.\n"),
+    (["net", "frob", "demo"], "silica net: 'frob' is not show, mode, allow, deny or log\nTry 'silica help net'.\n"),
+    (["image", "--json", "build", "."], "silica image: the options of build stand behind the word 'build'\n"),
+    (["image", "save", "demo"], "silica image: the id of a sandbox or a name for the image is missing\nTry 'silica help image'.\n"),
+    (["events", "--sandbox", "a b"], "silica events: a sandbox id is made of letters, digits, '-', '_' and '.'\nTry 'silica help events'.\n"),
+    (["logs", "a/b", "p"], "silica logs: a sandbox id is made of letters, digits, '-', '_' and '.'\nTry 'silica help logs'.\n"),
+    (["expose", "demo", "eighty"], "silica expose: the port: 'eighty' is not a whole number\nTry 'silica help expose'.\n"),
+    (["wake"], "silica wake: the id of a sandbox is missing\nTry 'silica help wake'.\n"),
 ])
 def test_mistakes_are_answered(fake, silica, words, sentence):
     r = silica.run(*words)

@@ -7,6 +7,7 @@
 
 #include "base/id.h"
 #include "base/limits.h"
+#include "keeper/proto_network.h"
 
 #include <errno.h>
 #include <string.h>
@@ -148,7 +149,7 @@ static int create_option(struct create_settings *s, const char *source, int key,
         return value_bytes(source, value, &s->config.network_bps, reterr);
     case KEY_CONNECTIONS: {
         int64_t n = 0;
-        r = value_integer(source, value, 1, 65535, &n, reterr);
+        r = value_integer(source, value, 1, KEEPER_CONNECTIONS_MAX, &n, reterr);
         s->config.connections = (uint32_t)n;
         return r;
     }

@@ -102,31 +102,22 @@ static int add_row(struct table *t, const struct json_value *v, const char *name
     return table_add(t, cells);
 }
 
+/* A row for each of its names. */
+static int add_rows(struct table *t, const struct json_value *v, const void *arg)
+{
+    const struct image_settings *s = arg;
+    const struct json_value *names = json_get(v, "names");
+    int r = json_count(names) ? 0 : add_row(t, v, json_get(v, "digest") ? "-" : json_text(v, "id"));
+    json_for_each (name, names)
+        if (r == 0 && (s->all || !build_cache_is_name(json_string(name, NULL))))
+            r = add_row(t, v, json_string(name, NULL));
+    return r;
+}
+
 static int list(const struct image_settings *s, struct silica_client *c)
 {
-    auto_answer struct json_answer a = {0};
-    int r = json_call("image", c, &(struct silica_request){.method = "GET", .path = "/v1/images"}, &a);
-    if (r != 0)
-        return r;
-    if (s->json) {
-        printf("%s\n", a.json);
-        return 0;
-    }
-    struct table t = TABLE_INIT(columns);
-    json_for_each (v, json_get(json_root(a.doc), "images")) {
-        const struct json_value *names = json_get(v, "names");
-        int err = json_count(names) ? 0 : add_row(&t, v, json_get(v, "digest") ? "-" : json_text(v, "id"));
-        json_for_each (name, names)
-            if (s->all || !build_cache_is_name(json_string(name, NULL)))
-                err = err < 0 ? err : add_row(&t, v, json_string(name, NULL));
-        if (err < 0) {
-            table_done(&t);
-            return cli_error("image", "out of memory");
-        }
-    }
-    table_print(&t, stdout, terminal_width(STDOUT_FILENO));
-    table_done(&t);
-    return 0;
+    struct json_listing l = {"/v1/images", "images", TABLE_INIT(columns), add_rows, s};
+    return json_list("image", c, &l, s->json);
 }
 
 /* ---- import */

@@ -84,37 +84,25 @@ static void expiry_of(const struct json_value *v, char out[FORMAT_SIZE])
     }
 }
 
+static int add_row(struct table *t, const struct json_value *v, const void *arg)
+{
+    char created[FORMAT_SIZE], expires[FORMAT_SIZE];
+    (void)arg;
+    format_age_since(json_text(v, "createdAt"), created);
+    expiry_of(v, expires);
+    const char *cells[] = {json_string(json_get(v, "id"), NULL),
+                           json_string(json_get(v, "scope"), NULL),
+                           json_string(json_get(v, "sandbox"), NULL),
+                           json_string(json_get(v, "name"), NULL),
+                           created,
+                           expires};
+    return table_add(t, cells);
+}
+
 static int list(const struct token_settings *s, struct silica_client *c)
 {
-    struct silica_request q = {.method = "GET", .path = "/v1/token"};
-    auto_answer struct json_answer a = {0};
-    int r = json_call("token", c, &q, &a);
-    if (r != 0)
-        return r;
-    if (s->json) {
-        printf("%s\n", a.json);
-        return 0;
-    }
-    struct table t = TABLE_INIT(columns);
-    json_for_each (v, json_get(json_root(a.doc), "tokens")) {
-        char created[FORMAT_SIZE], expires[FORMAT_SIZE];
-        format_age_since(json_text(v, "createdAt"), created);
-        expiry_of(v, expires);
-        const char *cells[] = {json_string(json_get(v, "id"), NULL),
-                               json_string(json_get(v, "scope"), NULL),
-                               json_string(json_get(v, "sandbox"), NULL),
-                               json_string(json_get(v, "name"), NULL),
-                               created,
-                               expires};
-        if (table_add(&t, cells) < 0) {
-            r = cli_error("token", "out of memory");
-            break;
-        }
-    }
-    if (r == 0)
-        table_print(&t, stdout, terminal_width(STDOUT_FILENO));
-    table_done(&t);
-    return r;
+    struct json_listing l = {"/v1/token", "tokens", TABLE_INIT(columns), add_row, NULL};
+    return json_list("token", c, &l, s->json);
 }
 
 /* The rest is tried even when one fails. */

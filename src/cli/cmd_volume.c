@@ -64,8 +64,9 @@ static void join(const struct json_value *list, char *out, size_t cap)
     }
 }
 
-static int add_row(struct table *t, const struct json_value *v)
+static int add_row(struct table *t, const struct json_value *v, const void *arg)
 {
+    (void)arg;
     char size[FORMAT_SIZE] = "", used[FORMAT_SIZE] = "", created[FORMAT_SIZE], sandboxes[256];
     int64_t n;
     if (json_integer(json_get(v, "sizeBytes"), 0, INT64_MAX, &n))
@@ -80,24 +81,8 @@ static int add_row(struct table *t, const struct json_value *v)
 
 static int list(const struct volume_settings *s, struct silica_client *c)
 {
-    auto_answer struct json_answer a = {0};
-    int r = json_call("volume", c, &(struct silica_request){.method = "GET", .path = "/v1/volumes"}, &a);
-    if (r != 0)
-        return r;
-    if (s->json) {
-        printf("%s\n", a.json);
-        return 0;
-    }
-    struct table t = TABLE_INIT(columns);
-    json_for_each (v, json_get(json_root(a.doc), "volumes"))
-        if (add_row(&t, v) < 0) {
-            r = cli_error("volume", "out of memory");
-            break;
-        }
-    if (r == 0)
-        table_print(&t, stdout, terminal_width(STDOUT_FILENO));
-    table_done(&t);
-    return r;
+    struct json_listing l = {"/v1/volumes", "volumes", TABLE_INIT(columns), add_row, NULL};
+    return json_list("volume", c, &l, s->json);
 }
 
 /* Each of the names; the rest is tried even when one fails. */

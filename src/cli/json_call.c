@@ -33,3 +33,23 @@ const char *json_text(const struct json_value *v, const char *member)
     const char *s = json_string(json_get(v, member), NULL);
     return s ? s : "";
 }
+
+int json_list(const char *verb, struct silica_client *c, const struct json_listing *l, bool as_json)
+{
+    auto_answer struct json_answer a = {0};
+    int r = json_call(verb, c, &(struct silica_request){.method = "GET", .path = l->path}, &a);
+    if (r != 0)
+        return r;
+    if (as_json) {
+        printf("%s\n", a.json);
+        return 0;
+    }
+    struct table t = l->table;
+    for (const struct json_value *v = json_first(json_get(json_root(a.doc), l->member)); r == 0 && v;
+         v = json_next(v))
+        r = l->add(&t, v, l->arg);
+    if (r == 0)
+        table_print(&t, stdout, terminal_width(STDOUT_FILENO));
+    table_done(&t);
+    return r < 0 ? cli_error(verb, "out of memory") : 0;
+}

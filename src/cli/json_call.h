@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_call.h: one request whose answer is JSON, for verbs that print it or pick from it. */
+/* json_call.h: one request whose answer is JSON, for verbs that print it or pick from it; and listings. */
 #pragma once
 
 #include "cli/connect.h"
 
 #include "base/json.h"
+#include "cli/format.h"
 
 struct json_answer {
     char *json;           /* the text as it came */
@@ -19,3 +20,15 @@ void json_answer_done(struct json_answer *a); /* zero is fine */
 /* A member that is a string, "" where there is none. */
 const char *json_text(const struct json_value *v, const char *member);
 #define auto_answer __attribute__((cleanup(json_answer_done)))
+
+/* What a verb lists: GET path answers {member: [...]}. */
+struct json_listing {
+    const char *path, *member;
+    struct table table; /* TABLE_INIT */
+    /* Adds the row (or rows) of one of them; 0 or -errno. */
+    int (*add)(struct table *t, const struct json_value *v, const void *arg);
+    const void *arg;
+};
+
+/* Asks for it and prints it as a table, or as it came. The exit code. */
+int json_list(const char *verb, struct silica_client *c, const struct json_listing *l, bool as_json);

@@ -198,7 +198,7 @@ static int set_network(struct keeper_config *c, const char *source, const char *
         c->network = KEEPER_MODE_PUBLIC; /* or no start */
         c->allow = c->allow ? c->allow : "";
     } else
-        return error_set(reterr, EINVAL, "%s: none, public or allowlist", source);
+        return error_set(reterr, EINVAL, "%s: '%.40s' is not none, public or allowlist", source, value);
     return 0;
 }
 

@@ -5,7 +5,8 @@
 const struct verb verbs[] = {
     {"serve", cmd_serve, "run the server that makes and keeps sandboxes", "serve [options]",
      "Settings come from the environment or from flags; flags win. The admin token is written to the file\n"
-     "admin.token in the data directory on first start. Stop it with Ctrl-C or SIGTERM.",
+     "admin.token in the data directory on first start. Ctrl-C puts all sandboxes to sleep\n"
+     "and ends it; SIGTERM ends only the server, and the next start finds the sandboxes running.",
      serve_options, false,
      "sudo silica serve\n"
      "sudo silica serve --listen 127.0.0.1:9000 --data /srv/silica"},
@@ -152,7 +153,7 @@ const struct verb verbs[] = {
     {"health", cmd_health, "ask whether the server is well", "health [options]",
      "Needs no token. Exit code 0 when the server answers well, 125 otherwise.", health_options, true,
      "silica health\n"
-     "silica health --url unix:/run/silica/api.sock --json"},
+     "silica health --url http://127.0.0.1:8787 --json"},
     {"api", cmd_api, "send any request to the server's API", "api [options] METHOD PATH",
      "The body of the answer goes to standard output as it arrives. Exit code 125 when the status is 400 or "
      "above.",

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon of its own for a test: start it, speak to it over the real socket, look at the host around it."""
+import contextlib
 import glob
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -41,6 +43,14 @@ class Response:
         return json.loads(self.body)
 
 
+def free_port():
+    """A port for a listener, not one of those that the kernel gives to outgoing connections: it stays free until it is used."""
+    while True:
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", random.randrange(20000, 32000)))
+            return s.getsockname()[1]
+
+
 class Daemon:
     network = "none"  # the rules of the machine the tests run on are not theirs to change: see lab.py
     prefix = ()
@@ -55,9 +65,7 @@ class Daemon:
         self.log_path = self.dir + "/log"
 
     def start(self, env=None, wait=True):
-        with socket.socket() as s:  # a free port; ours again a moment later
-            s.bind(("127.0.0.1", 0))
-            self.port = self.port or s.getsockname()[1]
+        self.port = self.port or free_port()
         full = {k: v for k, v in os.environ.items() if not k.startswith("SILICA_")}
         full.update({"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1"}, **self.env, **(env or {}))
         log = open(self.log_path, "ab")

@@ -12,7 +12,7 @@ import time
 
 import pytest
 from preview import Preview, Wire, serve
-from silica import TOKEN, Daemon, wait_for
+from silica import TOKEN, Daemon, free_port, wait_for
 from test_previews import WS, body_of, upgrade
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="needs the openssl command")
@@ -37,9 +37,7 @@ class Tls(Daemon):
         self.files = str(directory)
         self.api, self.api_key = certificate(self.files, "api", "api.example.test", "localhost")
         self.box, self.box_key = certificate(self.files, "box", f"*.{DOMAIN}")
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.tls_port = s.getsockname()[1]
+        self.tls_port = free_port()
         super().__init__("tls", env={"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:quarantine_size_mb=1"}, args=[
             "--listen-tls", f"127.0.0.1:{self.tls_port}", "--tls-cert", self.api, "--tls-key", self.api_key,
             "--tls-cert", self.box, "--tls-key", self.box_key, "--preview-domain", f"{DOMAIN}:{self.tls_port}"])

@@ -86,12 +86,17 @@ def test_frozen_falls_asleep(g):
 
 def test_use_at_the_moment_of_freezing(g):
     """Requests all around the time of the freeze: every one is answered."""
-    g.put("edge")
-    for i in range(40):
-        time.sleep(0.28 + 0.002 * i)
-        assert g.api("edge", "ping").status == 200
-    assert g.count("edge")["starts"] == 1
-    g.delete("edge")
+    def use(i):
+        name = f"edge-{i}"
+        g.put(name)
+        for _ in range(2):
+            time.sleep(0.28 + 0.002 * i)
+            assert g.api(name, "ping").status == 200
+        assert g.count(name)["starts"] == 1
+        g.delete(name)
+
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        list(pool.map(use, range(40)))
 
 
 def test_frozen_survives_the_gateway(make_gateway):

@@ -4,10 +4,12 @@
 SILICA_BASE_URL  a server to test; SILICA_HEADERS a JSON object of headers for every request
 SILICA_AGENT     without a URL: the agent to start as a plain program on a free port
 """
+import contextlib
 import http.client
 import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -129,13 +131,19 @@ def text_of(events, kind="stdout"):
     return "".join(e["data"] for e in events if e["type"] == kind)
 
 
+def free_port():
+    """A port for a listener, not one of those that the kernel gives to outgoing connections: it stays free until it is used."""
+    while True:
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", random.randrange(20000, 32000)))
+            return s.getsockname()[1]
+
+
 def start_agent(arguments=(), environment=None, command=()):
     agent = os.environ.get("SILICA_AGENT")
     if not agent:
         pytest.skip("neither SILICA_BASE_URL nor SILICA_AGENT is set")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [agent, "--listen", f"127.0.0.1:{port}", *arguments, *command],
         env={**os.environ, **(environment or {})},

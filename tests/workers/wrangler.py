@@ -6,20 +6,13 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 
-from silica import BIN, TOKEN, wait_for
+from silica import BIN, TOKEN, free_port, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SETTINGS = {"SILICA_TOKEN": TOKEN, "CI": "1", "ASAN_OPTIONS": "detect_leaks=0"}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Answer:

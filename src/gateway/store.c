@@ -8,6 +8,7 @@
  * neighbours. The mutex guards the two lists and `stop`; the database belongs to the writer alone from
  * store_start on. */
 #include "gateway/store_internal.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -184,10 +185,11 @@ static int run_transaction(struct store_db *db, const struct op *first, const st
 
 static void run_batch(struct store_db *db, struct op_list *batch)
 {
-    if (run_transaction(db, batch->first, NULL) == 0)
-        return;
-    for (struct op *op = batch->first; op; op = op->next)
+    (void)failpoint_hit("store", 0, NULL);
+    int r = run_transaction(db, batch->first, NULL);
+    for (struct op *op = batch->first; op && r < 0; op = op->next)
         op->err = run_transaction(db, op, op->next);
+    (void)failpoint_hit("store", 1, NULL);
 }
 
 static void *writer(void *arg)

@@ -12,6 +12,7 @@
  *   BUSY     a job is under way; its end decides what comes next
  *
  * A box that was never on disk (a first START that failed) is freed as if it had not been. */
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "keeper/box_internal.h"
 #include "keeper/record.h"
@@ -137,6 +138,12 @@ static void box_end(struct box *b, int polite_ms, uint64_t remove_disk, void (*d
     keeper_end_sandbox(b->keeper, sb, polite_ms, remove_disk, done, b);
 }
 
+/* The disk of a sandbox that no row names and none will: it goes with the processes. Otherwise 0. */
+static uint64_t disk_of_nobody(const struct box *b)
+{
+    return b->is_new && !b->committing && b->sb ? b->sb->spec.disk : 0;
+}
+
 /* What had to wait for a change. */
 void box_end_if_wanted(struct box *b)
 {
@@ -154,7 +161,7 @@ static void exit_ready(struct source *s, uint32_t events)
     (void)snprintf(event.id, sizeof event.id, "%s", b->row.id);
     event.exit_code = b->exit_code = sandbox_exit_code(b->sb);
     log_info("sandbox %s ended by itself with %u", b->row.id, b->exit_code);
-    box_end(b, 0, 0, ended);
+    box_end(b, 0, disk_of_nobody(b), ended);
     event.state = KEEPER_STATE_STOPPED;
     link_reply(b->keeper, &event, -1);
 }
@@ -221,7 +228,7 @@ void box_started(struct box *b, struct sandbox *sb)
     if (r < 0) {
         log_error("start of sandbox %s: %s", b->row.id, e.msg);
         box_reply_current(b, &e, -1);
-        box_end(b, 0, 0, ended);
+        box_end(b, 0, disk_of_nobody(b), ended);
         return;
     }
     b->state = BOX_RUNNING;
@@ -314,7 +321,7 @@ static void box_connect(struct box *b)
         if (!p->next)
             b->last = &p->next;
         b->queued++;
-        box_end(b, 0, 0, ended);
+        box_end(b, 0, disk_of_nobody(b), ended);
         return;
     }
     if (r < 0)
@@ -367,6 +374,7 @@ static void removed(void *arg)
 static void row_deleted(void *arg, const struct error *e)
 {
     struct box *b = arg;
+    (void)failpoint_hit("end", 1, NULL);
     if (e) {
         b->state = b->sb ? BOX_RUNNING : BOX_STOPPED;
         if (b->sb && loop_add(b->keeper->loop, &b->exit_source, b->sb->pidfd, EPOLLIN, exit_ready) < 0)
@@ -380,6 +388,7 @@ static void row_deleted(void *arg, const struct error *e)
 
 static void box_destroy(struct box *b)
 {
+    (void)failpoint_hit("end", 0, NULL);
     b->state = BOX_BUSY;
     if (b->is_new) { /* without a row, but maybe running: its record could not be written */
         box_end(b, 0, b->sb ? b->sb->spec.disk : 0, removed);
@@ -460,7 +469,7 @@ void box_next(struct box *b)
                 box_reply_current(b, NULL, -1);
                 break;
             }
-            box_end(b, p->request.type == KEEPER_KILL ? 0 : POLITE_MS, 0, ended);
+            box_end(b, p->request.type == KEEPER_KILL ? 0 : POLITE_MS, disk_of_nobody(b), ended);
             break;
         case KEEPER_DESTROY:
             box_destroy(b);

@@ -9,6 +9,7 @@
  * (src/image/imager_confine.c). Afterwards this thread is a small server: the worker asks, it answers, until
  * the worker's last word. */
 #include "keeper/imager_run.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "keeper/image.h"
 #include "keeper/mount_util.h"
@@ -53,6 +54,7 @@ struct work {
     size_t list_start;         /* behind the plain image, which stays */
     char names[IMAGER_NAMES_MAX][IMAGE_REFERENCE_MAX + 1];
     size_t name_count;
+    int step; /* counts messages, for tests */
     bool done;
     struct error failure;
 };
@@ -383,7 +385,9 @@ static int serve(struct work *w, struct error *reterr)
             break;
         if (n != (ssize_t)sizeof m || !memchr(m.text, '\0', sizeof m.text))
             return error_set(reterr, EBADMSG, "the image worker sent a message of the wrong shape");
-        int r = answer(w, &m, fd, &a, reterr);
+        int r = m.type == IMAGER_PROGRESS ? 0 : failpoint_hit("image", w->step++, reterr);
+        if (r == 0)
+            r = answer(w, &m, fd, &a, reterr);
         if (m.type == IMAGER_PROGRESS || w->done)
             continue;
         a.error = -r;

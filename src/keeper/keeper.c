@@ -6,6 +6,7 @@
  * nothing is served before the sweep, so that a slot, a disk or a control group is never two sandboxes'. */
 #include "keeper/keeper.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "keeper/doctor.h"
 #include "keeper/image_store.h"
@@ -113,9 +114,11 @@ static void end_run(struct job *j)
     struct error e;
     if (job->sb)
         sandbox_stop(env, job->sb, job->polite_ms, !job->remove_disk);
+    (void)failpoint_hit("end", 2, NULL);
     /* here and not on the loop: giving back the blocks of a large image takes milliseconds */
     if (job->remove_disk && disk_remove(env->disks, job->remove_disk, &e) < 0)
         log_warn("%s; the next start sweeps it", e.msg);
+    (void)failpoint_hit("end", 3, NULL);
 }
 
 static void disconnect_run(struct job *j)
@@ -237,7 +240,9 @@ static void slot_found(unsigned slot, void *arg)
         return;
     }
     k->slot_used[slot] = 1;
+    (void)failpoint_hit("adopt", 0, NULL);
     if (box_adopt(k, sb)) {
+        (void)failpoint_hit("adopt", 1, NULL);
         log_info("adopted sandbox %s in slot %u", sb->id, slot);
         return;
     }

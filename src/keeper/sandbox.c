@@ -6,9 +6,9 @@
  * does on its own side of the clone is in child.c; ending a sandbox is in sandbox_end.c. */
 #include "keeper/sandbox.h"
 #include "agent/control.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "keeper/child.h"
-#include "keeper/failpoint.h"
 #include "keeper/image.h"
 #include "keeper/mount_util.h"
 #include "keeper/process.h"

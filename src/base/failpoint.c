@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* failpoint.c: see failpoint.h. */
-#include "keeper/failpoint.h"
+#include "base/failpoint.h"
 
 #ifdef SILICA_FAILPOINTS
 #include <errno.h>

@@ -27,7 +27,7 @@ struct token_op {
     char secret[sizeof SECRET_PREFIX + 2 * SECRET_BYTES];
 };
 
-static void put_token(struct json_writer *w, const struct token_row *row)
+static void put_token(struct json_writer *w, const struct token_row *row, bool expired)
 {
     char time[CLOCK_ISO_SIZE];
     json_member_string(w, "id", row->id);
@@ -41,7 +41,7 @@ static void put_token(struct json_writer *w, const struct token_row *row)
     if (row->expires_ms) {
         clock_iso(row->expires_ms, time);
         json_member_string(w, "expiresAt", time);
-        json_member_bool(w, "expired", clock_wall_ms() >= row->expires_ms);
+        json_member_bool(w, "expired", expired);
     }
 }
 
@@ -156,7 +156,7 @@ static void token_written(void *arg, uint64_t ticket, int err)
         struct json_writer w;
         json_writer_init(&w, &out);
         json_object_begin(&w);
-        put_token(&w, &op->row);
+        put_token(&w, &op->row, false);
         json_member_string(&w, "token", op->secret);
         json_object_end(&w);
         reply_json(op->req, 201, &w);
@@ -233,7 +233,7 @@ void api_token_list(struct gateway *g, struct http_request *req, const struct ro
         if (!row->id[0])
             continue; /* the one the server was started with */
         json_object_begin(&w);
-        put_token(&w, row);
+        put_token(&w, row, token_expired(tokens_at(t, i)));
         json_object_end(&w);
         count++;
     }

@@ -2,9 +2,12 @@
 /* tokens.c: see tokens.h.
  *
  * A presented token is hashed and the hash compared with every known one in constant time, without an early
- * exit: neither the tokens nor how many there are can be measured. Expiry is wall time, because that is what
- * a person means by "until Friday"; it is looked at with every use, and once a second while somebody holds a
- * token that will expire. */
+ * exit: neither the tokens nor how many there are can be measured.
+ *
+ * A token's end is kept as wall time, because nothing else means the same after a restart, and turned into
+ * boot time when the token becomes known: a wall clock that is set while we run neither ends tokens nor
+ * prolongs them. It is looked at with every use, and twice a second while somebody holds a token that will
+ * expire. */
 #include "gateway/tokens.h"
 #include "base/clock.h"
 #include "base/id.h"
@@ -90,6 +93,16 @@ void tokens_free(struct tokens *t)
     free(t);
 }
 
+/* When it ends by our own clock. A wall clock that was set back while we were down cannot give a token more
+ * time than it was made for. */
+static int64_t row_deadline(const struct token_row *row)
+{
+    int64_t left_ms = row->expires_ms - clock_wall_ms();
+    if (row->created_ms && left_ms > row->expires_ms - row->created_ms)
+        left_ms = row->expires_ms - row->created_ms;
+    return clock_boot_ms() + left_ms;
+}
+
 int tokens_add(struct tokens *t, const struct token_row *row, struct token **ret)
 {
     enum auth_scope scope;
@@ -110,6 +123,7 @@ int tokens_add(struct tokens *t, const struct token_row *row, struct token **ret
         return -ENOMEM;
     token->row = *row;
     token->scope = scope;
+    token->deadline_ms = row->expires_ms ? row_deadline(row) : 0;
     t->list[t->count++] = token;
     if (ret)
         *ret = token;
@@ -128,7 +142,7 @@ int tokens_hash(struct tokens *t, const char *secret, unsigned char ret[TOKEN_HA
 
 bool token_expired(const struct token *token)
 {
-    return token->row.expires_ms && clock_wall_ms() >= token->row.expires_ms;
+    return token->row.expires_ms && clock_boot_ms() >= token->deadline_ms;
 }
 
 struct token *tokens_find(struct tokens *t, const char *secret)

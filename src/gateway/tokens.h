@@ -29,6 +29,7 @@ struct token_hold {
 struct token {
     struct token_row row; /* row.id "": the one the server was started with, which cannot be revoked */
     enum auth_scope scope;
+    int64_t deadline_ms; /* boot time; counts if row.expires_ms is set */
     struct token_hold *holds;
     bool revoked;
     struct token *next_revoked;

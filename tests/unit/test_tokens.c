@@ -70,13 +70,27 @@ TEST(tokens_end_when_their_time_is_up)
     told = 0;
     CHECK(tokens_find(f.tokens, "s") == t);
     token_hold(f.tokens, t, &hold);
-    t->row.expires_ms = clock_wall_ms() - 1;
+    t->deadline_ms = clock_boot_ms() - 1;
     CHECK(!tokens_find(f.tokens, "s"));
     int64_t deadline = clock_mono_ms() + 1000; /* what is promised */
     while (!told && clock_mono_ms() < deadline)
         (void)loop_step(f.loop, 50);
     CHECK_INT(told, 1);
     CHECK(!hold.prev);
+    tear_down(&f);
+}
+
+/* TIME-01: the wall clock was set back while the server was down; nothing lives longer than it was made for.
+ */
+TEST(tokens_do_not_outlive_what_they_were_made_for)
+{
+    struct fixture f = set_up();
+    int64_t year_ms = INT64_C(365) * 86400 * 1000, later = clock_wall_ms() + 10 * year_ms;
+    struct token_row row = {.created_ms = later, .expires_ms = later + 60000, .scope = "admin"};
+    struct token *t = NULL;
+    CHECK_INT(tokens_add(f.tokens, &row, &t), 0);
+    CHECK(!token_expired(t));
+    CHECK(t->deadline_ms <= clock_boot_ms() + 60000);
     tear_down(&f);
 }
 

@@ -65,7 +65,8 @@ static int check(struct ledger *l, struct error *reterr)
 int ledger_open(struct loop *loop, const char *path, struct ledger **ret, struct error *reterr)
 {
     static const char schema[] =
-        "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA locking_mode=EXCLUSIVE;"
+        /* locked first: then the log's index is in our memory and not in a third file */
+        "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
         "CREATE TABLE IF NOT EXISTS sandboxes("
         " id TEXT PRIMARY KEY, image TEXT NOT NULL, disk INTEGER NOT NULL UNIQUE,"
         " memory_bytes INTEGER NOT NULL, disk_bytes INTEGER NOT NULL, disk_inodes INTEGER NOT NULL,"
@@ -170,8 +171,11 @@ static void flush_run(struct job *j)
     struct error e = {0};
     if (sqlite3_exec(l->db, "BEGIN IMMEDIATE", NULL, NULL, NULL))
         (void)fail(l, &e, "write the keeper's ledger");
-    for (struct entry *n = l->batch; n && !e.code; n = n->next)
-        entry_write(l, n); /* one that fails is undone alone; the others go on */
+    for (struct entry *n = l->batch; n && !e.code; n = n->next) {
+        entry_write(l, n);                 /* one that fails is undone alone; the others go on */
+        if (sqlite3_get_autocommit(l->db)) /* unless it was so bad that all of them are undone */
+            e = n->error;
+    }
     if (!e.code && sqlite3_exec(l->db, "COMMIT", NULL, NULL, NULL)) {
         (void)fail(l, &e, "write the keeper's ledger");
         (void)sqlite3_exec(l->db, "ROLLBACK", NULL, NULL, NULL); /* fine when there is nothing left to undo */

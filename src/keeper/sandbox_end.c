@@ -205,13 +205,14 @@ void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, boo
                   0); /* fine when it is gone: the rest follows PID 1 */
     if (!wait_exit(sb->pidfd, END_TIMEOUT_MS))
         log_warn("the first process of slot %u does not end", sb->spec.slot);
-    if (!sb->adopted)
-        (void)waitid(P_PIDFD, (id_t)sb->pidfd, &(siginfo_t){0}, WEXITED | WNOHANG);
     close_fd(&sb->control_fd);
     if (!keep_disk && sb->disk_fd >= 0)
         disk_abandon(sb->disk_fd);
     close_fd(&sb->disk_fd);
     cgroup_end(sb->cgroup);
+    while (!sb->adopted && /* behind everything that could still end it */
+           waitid(P_PIDFD, (id_t)sb->pidfd, &(siginfo_t){0}, WEXITED | WNOHANG) < 0 && errno == EINTR)
+        ;
     if (keep_disk) {
         struct error e = {0};
         disk_wait_unused(env->disks, sb->loop_index);

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""strace around processes that already run: what they call, and calls made to fail."""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from silica import wait_for
+
+
+def needs_strace():
+    if subprocess.run(["strace", "-V"], capture_output=True).returncode != 0:
+        pytest.skip("needs strace")
+
+
+class Tracer:
+    """with Tracer(pid, path, "-e", "inject=..."): every thread that the process has now; not its children, which are sandboxes."""
+
+    def __init__(self, pid, path, *options):
+        self.pid, self.path, self.options = pid, path, options
+
+    def __enter__(self):
+        threads = [x for task in os.listdir(f"/proc/{self.pid}/task") for x in ("-p", task)]
+        self.proc = subprocess.Popen(["strace", "-qq", "-o", self.path, *self.options, *threads], stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            wait_for(self.attached, 20, "the tracer")
+        except AssertionError:
+            self.__exit__()
+            raise
+        return self
+
+    def attached(self):
+        assert self.proc.poll() is None, self.proc.stderr.read()
+        tracers = set()
+        for task in os.listdir(f"/proc/{self.pid}/task"):
+            with open(f"/proc/{self.pid}/task/{task}/status") as f:
+                tracers |= {line.split()[1] for line in f if line.startswith("TracerPid")}
+        return "0" not in tracers
+
+    def __exit__(self, *_):
+        self.proc.send_signal(signal.SIGINT)  # lets go of them unharmed
+        try:
+            self.proc.wait(20)
+        except subprocess.TimeoutExpired:
+            self.proc.kill()
+            self.proc.wait()
+        self.proc.stderr.close()
+
+    def lines(self):
+        with open(self.path, errors="replace") as f:
+            return f.read().splitlines()
+
+    def injected(self):
+        return sum("(INJECTED)" in line for line in self.lines())
+
+
+def gateway_pid(d):
+    """The keeper's child that talks to the network."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        for pid in open(f"/proc/{d.proc.pid}/task/{d.proc.pid}/children").read().split():
+            try:
+                if open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")[1:2] == [b"gateway"]:
+                    return int(pid)
+            except OSError:
+                pass
+    raise AssertionError("there is no gateway")

@@ -11,10 +11,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, ROOT + "/tests")
+from unwritten import checked
 BIN = os.environ.get("SILICA_BIN", os.path.join(ROOT, "build/debug/src/cli/silica"))
 AGENT = os.environ.get("SILICA_AGENT", os.path.join(ROOT, "build/agent/src/agent/silica-agent"))
 IMAGES = os.environ.get("SILICA_IMAGES", "/var/lib/silica/images")
@@ -36,7 +39,7 @@ def wait_for(condition, seconds=10.0, what="condition"):
 
 class Response:
     def __init__(self, status, headers, body):
-        self.status, self.headers, self.body = status, headers, body
+        self.status, self.headers, self.body = status, headers, checked(body)
 
     @property
     def json(self):

@@ -15,10 +15,14 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
 import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from unwritten import checked
 
 DEADLINE = 20  # seconds; only a failing test waits that long
 TOKEN = "secret"
@@ -27,7 +31,7 @@ AUTH = {"Authorization": f"Bearer {TOKEN}"}
 
 class Answer:
     def __init__(self, status, headers, body):
-        self.status, self.headers, self.body = status, headers, body
+        self.status, self.headers, self.body = status, headers, checked(body)
 
     def json(self):
         return json.loads(self.body)
@@ -155,11 +159,11 @@ def read_until_quiet(s):
         while True:
             piece = s.recv(65536)
             if not piece:
-                return got
+                return checked(got)
             got += piece
             s.settimeout(0.3)  # an answer has begun; what belongs to it follows at once
     except (socket.timeout, ConnectionResetError):
-        return got
+        return checked(got)
 
 
 def hang_up(s):

@@ -13,10 +13,14 @@ import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.parse
 
 import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from unwritten import checked
 
 COUNTER = itertools.count()
 
@@ -25,7 +29,7 @@ class Response:
     def __init__(self, status, headers, body):
         self.status = status
         self.headers = headers
-        self.body = body
+        self.body = checked(body)
 
     @property
     def json(self):
@@ -86,7 +90,7 @@ class Api:
             assert response.status == 200, response.read()[:500]
             assert response.headers["Content-Type"].startswith("text/event-stream")
             while True:
-                line = response.readline()
+                line = checked(response.readline())
                 if not line:
                     return
                 if line == b"\n":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Information leaks and kernel surface from inside (catalogue areas 2 and 3)."""
+import json
 import os
 import re
 import socket
@@ -115,3 +116,13 @@ def test_AGT_03_signals_from_inside_are_ignored(daemon, box):
 def test_DOS_36_signal_flood(daemon, box):
     daemon.out(box, "python3 -c \"import os\nfor _ in range(20000): os.kill(1, 10)\"")
     assert daemon.out(box, "echo alive") == "alive"
+
+
+def test_SEC_22_a_checker_finds_nothing(daemon, box):
+    """What public container checkers look for, as our own script: capabilities, mounts, sockets, devices, kernel files, calls, metadata services."""
+    with open(os.path.join(os.path.dirname(__file__), "inside_checker.py")) as f:
+        assert daemon.request("POST", f"/v1/sandbox/{box}/api/write", {"path": "/workspace/checker.py", "content": f.read()}).status == 200
+    for fields in ({}, {"sessionId": "__DISABLE_SESSION__"}):
+        assert json.loads(daemon.out(box, "python3 /workspace/checker.py", **fields)) == {}
+    planted = daemon.out(box, "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"/run/docker.sock\")'; API_TOKEN=x python3 /workspace/checker.py")
+    assert json.loads(planted) == {"sockets": ["/run/docker.sock", "/var/run/docker.sock"], "secrets": ["API_TOKEN=x"]}, "it can find"

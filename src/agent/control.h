@@ -22,7 +22,8 @@
  * and cannot wait for it.
  *
  * The keeper trusts nothing it receives: PLACE is acted on only if the sender's pid lives in this sandbox's
- * pid namespace. */
+ * pid namespace. What no agent says (other lengths, other types, too much in a second) ends the line and the
+ * sandbox with it. */
 #pragma once
 
 #include <stdint.h>

@@ -22,6 +22,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { POLITE_MS = 2000 };
 
@@ -171,12 +173,14 @@ static void control_ready(struct source *s, uint32_t events)
     struct box *b = container_of(s, struct box, control_source);
     struct error e;
     (void)events;
-    if (sandbox_control(b->sb, &e) == 0)
+    int r = sandbox_control(b->sb, &e);
+    if (r == 0)
         return;
-    log_warn("sandbox %s: %s", b->row.id,
-             e.msg); /* a lying agent loses the line; its sandbox can still be ended */
+    log_warn("sandbox %s: %s", b->row.id, e.msg);
     loop_del(b->keeper->loop, &b->control_source);
     close_fd(&b->sb->control_fd);
+    if (r == -EBADMSG) /* nobody knows what became of an agent that lies: its next life is an honest one */
+        (void)syscall(SYS_pidfd_send_signal, b->sb->pidfd, SIGKILL, NULL, 0);
 }
 
 static int watch(struct box *b)
@@ -312,9 +316,9 @@ static void box_connect(struct box *b)
     if (b->frozen)
         (void)box_freeze(b, false, &e);
     int r = sandbox_connect(&b->keeper->env, b->sb, &fd, &e);
-    if (r == -ECONNREFUSED) {
-        /* its agent is dead, and the kernel has not come round to telling us: what is asked for is the next
-         * life */
+    if (r == -ECONNREFUSED || r == -EAGAIN) {
+        /* its agent is dead, and the kernel has not come round to telling us, or it has let thousands wait in
+         * front of its door: what is asked for is the next life */
         struct pending *p = take_ptr(b->current);
         p->next = b->first;
         b->first = p;

@@ -41,8 +41,10 @@ struct sandbox {
     uint64_t generation;
     pid_t pid;
     int pidfd;
-    uint64_t start_time; /* of the process, in clock ticks: with the pid it names the process for good */
-    int control_fd;      /* to the agent, or -1 */
+    uint64_t start_time;      /* of the process, in clock ticks: with the pid it names the process for good */
+    int control_fd;           /* to the agent, or -1 */
+    int64_t control_since_ms; /* its messages are counted, second by second */
+    unsigned control_count;
     struct cgroup *cgroup;
     int disk_fd; /* the root of its disk, or -1 (adopted) */
     unsigned loop_index;
@@ -68,7 +70,8 @@ void sandbox_sweep(struct keeper_env *env, unsigned slot);
 int sandbox_claim(struct keeper_env *env, struct sandbox *sb, const char *id, int env_fd,
                   struct error *reterr);
 int sandbox_connect(struct keeper_env *env, const struct sandbox *sb, int *ret_fd, struct error *reterr);
-/* One message on control_fd (which is readable): places a new spawner. -EPIPE: the agent closed it. */
+/* One message on control_fd (which is readable): places a new spawner. -EPIPE: the agent closed it. -EBADMSG:
+ * what it says is nothing an agent says. */
 int sandbox_control(struct sandbox *sb, struct error *reterr);
 /* How the first process ended, which it has: its status, or 128 + signal. */
 uint32_t sandbox_exit_code(struct sandbox *sb);

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { END_TIMEOUT_MS = 5000, LAST_WORDS = 16 };
+enum { END_TIMEOUT_MS = 5000, LAST_WORDS = 16, CONTROL_PER_SECOND = 1000 };
 
 static void pause_ms(int ms)
 {
@@ -34,12 +34,13 @@ int sandbox_control_connect(int slot_dir_fd, struct sandbox *sb, struct error *r
     int on = 1;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     (void)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/control.sock", slot_dir_fd);
-    auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    /* an agent that lets its queue fill up must not stop the keeper */
+    auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     /* the kernel tells who sends: a spawner asks for itself. Set before the connection exists, because a
      * spawner that waits on the other side sends at once, and a message sent earlier carries no credentials
      */
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0 ||
-        connect(fd, (struct sockaddr *)&address, sizeof address) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+        connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
         return error_sys(reterr, errno, "reach the agent's control socket");
     sb->control_fd = take_fd(fd);
     return 0;
@@ -76,6 +77,17 @@ static int place(struct sandbox *sb, pid_t pid, struct error *reterr)
     return cgroup_attach_work(sb->cgroup, pid, reterr);
 }
 
+/* An agent has little to say: its start, its end, a spawner now and then. */
+static bool talks_too_much(struct sandbox *sb)
+{
+    int64_t now_ms = clock_mono_ms();
+    if (now_ms - sb->control_since_ms >= 1000) {
+        sb->control_since_ms = now_ms;
+        sb->control_count = 0;
+    }
+    return ++sb->control_count > CONTROL_PER_SECOND;
+}
+
 int sandbox_control(struct sandbox *sb, struct error *reterr)
 {
     struct control_message m;
@@ -109,6 +121,9 @@ int sandbox_control(struct sandbox *sb, struct error *reterr)
         return error_set(reterr, EPIPE, "the agent closed its control line");
     if (n != (ssize_t)sizeof m || m.version != CONTROL_VERSION || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
         return error_set(reterr, EBADMSG, "the agent sent a message of the wrong shape");
+    if (talks_too_much(sb))
+        return error_set(reterr, EBADMSG, "the agent sent more than %d messages in a second",
+                         CONTROL_PER_SECOND);
     if ((m.type & ~0xffu) == CONTROL_EXIT) {
         sb->told_exit = (int)(m.type & 0xff);
         return 0;
@@ -116,7 +131,9 @@ int sandbox_control(struct sandbox *sb, struct error *reterr)
     switch (m.type) {
     case CONTROL_PLACE: {
         int r = place(sb, sender, reterr);
-        return r < 0 ? r : control_send(sb, CONTROL_PLACED, -1, reterr);
+        if (r == 0)
+            r = control_send(sb, CONTROL_PLACED, -1, reterr);
+        return r == -EAGAIN ? error_set(reterr, EBADMSG, "the agent asks and does not read the answers") : r;
     }
     case CONTROL_BOOTED:
         return 0;

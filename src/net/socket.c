@@ -156,16 +156,11 @@ static int unix_address(const char *path, struct sockaddr_un *un, struct error *
     return 0;
 }
 
+/* Never waits: to a listener whose queue is full it is -EAGAIN. */
 static int unix_connect(const struct sockaddr_un *un, int type, int *ret_fd)
 {
-    auto_close int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int r;
-    do
-        r = connect(fd, (const struct sockaddr *)un, sizeof *un);
-    while (r < 0 && errno == EINTR);
-    if (r < 0)
+    auto_close int fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)un, sizeof *un) < 0)
         return -errno;
     *ret_fd = take_fd(fd);
     return 0;
@@ -177,7 +172,7 @@ static bool is_stale(const struct sockaddr_un *un, int type)
     struct stat st;
     auto_close int fd = -1;
     return lstat(un->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) &&
-           unix_connect(un, type | SOCK_NONBLOCK, &fd) == -ECONNREFUSED;
+           unix_connect(un, type, &fd) == -ECONNREFUSED;
 }
 
 int socket_listen_unix(const char *path, int type, int *ret_fd, struct error *reterr)
@@ -208,18 +203,11 @@ int socket_listen_unix(const char *path, int type, int *ret_fd, struct error *re
 int socket_connect_unix(const char *path, int type, int *ret_fd, struct error *reterr)
 {
     struct sockaddr_un un;
-    auto_close int fd = -1;
     int r = unix_address(path, &un, reterr);
     if (r < 0)
         return r;
-    r = unix_connect(&un, type, &fd);
-    if (r < 0)
-        return error_sys(reterr, -r, "connect to %s", path);
-    int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
-        return error_sys(reterr, errno, "connect to %s", path);
-    *ret_fd = take_fd(fd);
-    return 0;
+    r = unix_connect(&un, type, ret_fd);
+    return r < 0 ? error_sys(reterr, -r, "connect to %s", path) : 0;
 }
 
 /* ------------------------------------------------------------------ names */

@@ -143,6 +143,20 @@ TEST(socket_unix_replaces_only_what_nobody_listens_on)
     remove_dir();
 }
 
+/* AGT-06: who owns the listener can make its queue as short as he likes, and let nobody in */
+TEST(socket_unix_connect_never_waits)
+{
+    struct error e;
+    auto_close int listener = -1, first = -1, second = -1;
+    REQUIRE(make_dir());
+    REQUIRE(socket_listen_unix(path, SOCK_STREAM, &listener, &e) == 0);
+    REQUIRE(listen(listener, 0) == 0);
+    CHECK_INT(socket_connect_unix(path, SOCK_STREAM, &first, &e), 0);
+    CHECK(fcntl(first, F_GETFL) & O_NONBLOCK);
+    CHECK_INT(socket_connect_unix(path, SOCK_STREAM, &second, &e), -EAGAIN);
+    remove_dir();
+}
+
 TEST(socket_unix_path_length)
 {
     struct error e;

@@ -17,7 +17,8 @@ static const char *const not_to_agent[] = {
 static const char *const not_from_agent[] = {
     "Date", /* ours is sent */
     "X-Content-Type-Options",
-    "Content-Security-Policy", /* ours, too */
+    "Content-Security-Policy",          /* ours, too */
+    "Access-Control-Allow-Credentials", /* there are none that a browser would add */
     "Set-Cookie",
     "Clear-Site-Data",
     "Strict-Transport-Security",

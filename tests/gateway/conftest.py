@@ -143,8 +143,9 @@ class Gateway:
 def routes():
     """Every row of the router's table, as (method or None, pattern, flags)."""
     with open(os.path.join(os.path.dirname(__file__), "../../src/gateway/router.c")) as f:
-        rows = re.findall(r'^    \{(?:"(\w+)"|NULL), "([^"]+)",\s+\w+,\s+([\w| ]+?)(?:,\s+CLASS_\w+)?\},', f.read(), re.M)
-    assert len(rows) >= 15
+        source = f.read()
+    rows = re.findall(r'^    \{(?:"(\w+)"|NULL), "([^"]+)",\s+\w+,\s+([\w| ]+?)(?:,\s+CLASS_\w+)?\},', source, re.M)
+    assert len(rows) == len(re.findall(r', ROUTE_|, 0, CLASS_', source)) >= 15, "not a row is missed"
     return [(method or None, pattern, set(flags.split(" | ")) - {"0"}) for method, pattern, flags in rows]
 
 

@@ -5,8 +5,12 @@
 #include "base/clock.h"
 #include "test.h"
 
+#include "base/id.h"
+
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 
 struct fixture {
     struct loop *loop;
@@ -145,4 +149,56 @@ TEST(throttle_keeps_the_newest)
     for (int i = 0; i < THROTTLE_FAILURES; i++)
         throttle_failed(&t, "9.9.9.9:1", 200000);
     CHECK(throttle_wait(&t, "9.9.9.9:1", 200000) > 0);
+}
+
+/* ------------------------------------------------------------------ AUTH-03 */
+
+enum { SAMPLES = 2000, LONG = 8000 };
+
+static int by_value(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Long secrets make the difference large that an early end of the comparison would leave: a first byte that
+ * is wrong would cost a small part of what a wrong last byte costs. Both kinds take turns and medians are
+ * compared, so that a busy machine disturbs both alike. */
+TEST(auth_03_a_wrong_first_byte_costs_as_much_as_a_wrong_last_one)
+{
+    static int64_t first[SAMPLES], last[SAMPLES], first_equal[SAMPLES], last_equal[SAMPLES];
+    static char right[LONG + 1], wrong_first[LONG + 1], wrong_last[LONG + 1];
+    struct fixture f = set_up();
+    memset(right, 'a', LONG);
+    memcpy(wrong_first, right, LONG);
+    memcpy(wrong_last, right, LONG);
+    wrong_first[0] = wrong_last[LONG - 1] = 'b';
+    (void)add(&f, "a", right, "admin", 0);
+    for (size_t i = 0; i < SAMPLES; i++) {
+        int64_t begin = now_ns();
+        CHECK(!tokens_find(f.tokens, wrong_first));
+        int64_t between = now_ns();
+        CHECK(!tokens_find(f.tokens, wrong_last));
+        first[i] = between - begin;
+        last[i] = now_ns() - between;
+        begin = now_ns();
+        CHECK(!equal_constant_time(right, wrong_first, LONG)); /* of a preview's token */
+        between = now_ns();
+        CHECK(!equal_constant_time(right, wrong_last, LONG));
+        first_equal[i] = between - begin;
+        last_equal[i] = now_ns() - between;
+    }
+    int64_t *all[] = {first, last, first_equal, last_equal};
+    for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+        qsort(all[i], SAMPLES, sizeof *all[i], by_value);
+    CHECK(first[SAMPLES / 2] > last[SAMPLES / 2] / 2);
+    CHECK(first_equal[SAMPLES / 2] > last_equal[SAMPLES / 2] / 2);
+    tear_down(&f);
 }

@@ -36,6 +36,8 @@ enum {
     KEY_TASKS,
     KEY_POOL,
     KEY_SLEEP,
+    KEY_KEPT_DISKS,
+    KEY_KEPT_DISKS_FOR,
     KEY_FREEZE,
     KEY_SILENCE,
     KEY_PREVIEW_DOMAIN,
@@ -89,6 +91,10 @@ const struct option serve_options[] = {
     {KEY_POOL, "pool", 0, "N", "SILICA_POOL", "sandboxes kept ready (default 8, 0 turns it off)"},
     {KEY_SLEEP, "sleep-after", 0, "TIME", "SILICA_SLEEP_AFTER",
      "idle time after which a sandbox sleeps (default 10m)"},
+    {KEY_KEPT_DISKS, "kept-disks", 0, "N", "SILICA_KEPT_DISKS",
+     "disks of sleeping sandboxes that stay mounted, so that these wake sooner (default 64, 0 turns it off)"},
+    {KEY_KEPT_DISKS_FOR, "kept-disks-for", 0, "TIME", "SILICA_KEPT_DISKS_FOR",
+     "how long they stay mounted (default 10m)"},
     {KEY_FREEZE, "freeze-after", 0, "TIME", "SILICA_FREEZE_AFTER",
      "idle time after which a sandbox without running processes is frozen until its next use (default 30s, 0 "
      "turns "
@@ -296,6 +302,12 @@ static int set_one(struct settings *s, int key, const char *source, const char *
         return r;
     case KEY_SLEEP:
         return value_duration_ms(source, value, &c->sleep_after_ms, reterr);
+    case KEY_KEPT_DISKS:
+        r = set_number(source, value, 0, KEEPER_KEPT_MAX, &n, reterr);
+        c->kept_disks = (unsigned)n;
+        return r;
+    case KEY_KEPT_DISKS_FOR:
+        return value_duration_ms(source, value, &c->kept_disks_ms, reterr);
     case KEY_FREEZE:
         return value_duration_ms(source, value, &c->freeze_after_ms, reterr);
     case KEY_SILENCE:
@@ -440,6 +452,8 @@ int cmd_serve(int argc, char **argv)
                                     .image = "base",
                                     .limits = instance_types[0].limits,
                                     .pool = 8,
+                                    .kept_disks = 64,
+                                    .kept_disks_ms = 600000,
                                     .uid_base = 0x70000000,
                                     .slots = 4094,
                                     .gateway_uid = 0x6ffffffe,

@@ -61,7 +61,7 @@ struct box *box_new(struct keeper *k, const struct ledger_row *row)
     b->keeper = k;
     b->row = *row;
     b->last = &b->first;
-    b->exit_source.fd = b->control_source.fd = -1;
+    b->exit_source.fd = b->control_source.fd = b->hold.fd = -1;
     struct box **head = bucket(k, row->id);
     b->next = *head;
     *head = b;
@@ -91,6 +91,8 @@ static void box_free(struct box *b)
         pending_free(p);
     }
     pending_free(b->current);
+    kept_take(b);
+    close_fd(&b->hold.fd);
     k->box_count--;
     free(b);
 }
@@ -118,12 +120,21 @@ static void ended(void *arg)
 {
     struct box *b = arg;
     b->state = BOX_STOPPED;
+    kept_put(b);
     box_reply_current(b, NULL, -1);
     box_next(b);
 }
 
+void box_let_go(struct box *b)
+{
+    kept_take(b);
+    b->state = BOX_BUSY;
+    keeper_end_sandbox(b->keeper, NULL, 0, 0, &b->hold, ended, b);
+}
+
 static void box_end(struct box *b, int polite_ms, uint64_t remove_disk, void (*done)(void *arg))
 {
+    struct keeper *k = b->keeper;
     struct sandbox *sb = b->sb;
     unwatch(b);
     if (b->changing) {
@@ -137,7 +148,9 @@ static void box_end(struct box *b, int polite_ms, uint64_t remove_disk, void (*d
     b->sb = NULL;
     b->frozen = false;
     b->state = BOX_BUSY;
-    keeper_end_sandbox(b->keeper, sb, polite_ms, remove_disk, done, b);
+    /* what is asked politely goes to sleep, and may be woken soon */
+    bool hold = !sb || (polite_ms > 0 && !remove_disk && !k->stopping && k->config->kept_disks > 0);
+    keeper_end_sandbox(k, sb, polite_ms, remove_disk, hold ? &b->hold : NULL, done, b);
 }
 
 /* The disk of a sandbox that no row names and none will: it goes with the processes. Otherwise 0. */
@@ -258,11 +271,13 @@ static void build_done(struct job *j)
     struct keeper *k = b->keeper;
     k->jobs--;
     if (job->sb) {
+        close_fd(&b->hold.fd); /* the sandbox's own mount holds the disk now */
         box_started(b, job->sb);
     } else {
         log_error("start of sandbox %s: %s", b->row.id, job->error.msg);
         keeper_slot_release(k, job->spec.slot);
         b->state = BOX_STOPPED;
+        kept_put(b);
         box_reply_current(b, &job->error, -1);
     }
     free(job);
@@ -294,6 +309,8 @@ static int build_submit(struct box *b, struct error *reterr)
     memcpy(job->volumes, b->current->request.volumes, sizeof job->volumes);
     job->spec.hostname = job->hostname;
     job->spec.volumes = job->volumes;
+    job->spec.held_disk = &b->hold;
+    kept_take(b);
     b->state = BOX_BUSY;
     k->jobs++;
     workers_submit(k->builders, &job->job, true);
@@ -381,6 +398,7 @@ static void row_deleted(void *arg, const struct error *e)
     (void)failpoint_hit("end", 1, NULL);
     if (e) {
         b->state = b->sb ? BOX_RUNNING : BOX_STOPPED;
+        kept_put(b);
         if (b->sb && loop_add(b->keeper->loop, &b->exit_source, b->sb->pidfd, EPOLLIN, exit_ready) < 0)
             log_error("sandbox %s is not watched any more", b->row.id);
         box_reply_current(b, e, -1);
@@ -394,6 +412,7 @@ static void box_destroy(struct box *b)
 {
     (void)failpoint_hit("end", 0, NULL);
     b->state = BOX_BUSY;
+    kept_take(b);
     if (b->is_new) { /* without a row, but maybe running: its record could not be written */
         box_end(b, 0, b->sb ? b->sb->spec.disk : 0, removed);
     } else {
@@ -410,6 +429,7 @@ static void saved(void *arg)
     struct box *b = arg;
     if (!b->saving) { /* it sleeps */
         b->state = BOX_STOPPED;
+        kept_put(b);
         box_next(b);
         return;
     }
@@ -427,7 +447,7 @@ static void box_save(struct box *b)
     struct keeper *k = b->keeper;
     struct pending *p = take_ptr(b->current);
     struct error e = {0};
-    bool runs = b->sb != NULL, sleeps = false;
+    bool runs = b->sb != NULL, sleeps = false, mounted = runs || b->hold.fd >= 0;
     if (b->is_new)
         (void)error_set(&e, ENOENT, "there is no such sandbox");
     else if (b->changing)
@@ -436,11 +456,12 @@ static void box_save(struct box *b)
         (void)cgroup_freeze(b->sb->cgroup, true, &e);
     if (e.code)
         keeper_image_save_refuse(k, &p->request, &e);
-    else if (keeper_image_start(k, &p->request, &p->fd, b->row.image, b->row.disk, runs, saved, b) == 0)
+    else if (keeper_image_start(k, &p->request, &p->fd, b->row.image, b->row.disk, mounted, saved, b) == 0)
         *(runs ? &b->saving : &sleeps) = true;
-    if (sleeps)
+    if (sleeps) {
+        kept_take(b);
         b->state = BOX_BUSY;
-    else if (b->saving)
+    } else if (b->saving)
         b->changing = true;
     else if (runs && !b->changing && !b->frozen)
         (void)cgroup_freeze(b->sb->cgroup, false, NULL); /* refused, or it did not come to a stop */
@@ -531,6 +552,15 @@ bool box_knows_disk(struct keeper *k, uint64_t disk)
     for (size_t i = 0; i < BOX_BUCKETS; i++)
         for (struct box *b = k->boxes[i]; b; b = b->next)
             if (b->row.disk == disk)
+                return true;
+    return false;
+}
+
+bool box_runs_on(struct keeper *k, uint64_t disk)
+{
+    for (size_t i = 0; i < BOX_BUCKETS; i++)
+        for (struct box *b = k->boxes[i]; b; b = b->next)
+            if (b->sb && b->row.disk == disk)
                 return true;
     return false;
 }

@@ -28,6 +28,12 @@ struct box {
     } end;              /* once changing is over */
     uint32_t exit_code; /* when it ended by itself last */
     struct sandbox *sb;
+    struct disk_hold hold; /* its disk is mounted though nothing runs */
+    struct {
+        bool listed;
+        int64_t until_ms;
+        struct box *newer, *older;
+    } kept; /* the place in the list of those, while it is STOPPED */
     struct source exit_source, control_source;
     struct settle settle;
     struct pending *first, **last;
@@ -47,6 +53,13 @@ void box_started(struct box *b, struct sandbox *sb);
 void box_next(struct box *b);
 /* The change is over: ends the sandbox if somebody asked for that meanwhile. */
 void box_end_if_wanted(struct box *b);
+
+/* Unmounts the disk of one that sleeps; it is BUSY meanwhile. */
+void box_let_go(struct box *b);
+
+/* kept.c */
+void kept_put(struct box *b);  /* it is STOPPED; does nothing if its disk is not held */
+void kept_take(struct box *b); /* it becomes BUSY, and what is held is the job's; fine when not listed */
 
 /* box_request.c */
 enum keeper_state box_public_state(const struct box *b); /* NULL: there is none */

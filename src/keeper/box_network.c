@@ -71,7 +71,7 @@ static void adapt_done(struct job *j)
         box_started(b, c->sb);
     } else {
         log_error("network of sandbox %s: %s", b->row.id, c->error.msg);
-        keeper_end_sandbox(k, c->sb, 0, c->sb->spec.disk, dropped, NULL);
+        keeper_end_sandbox(k, c->sb, 0, c->sb->spec.disk, NULL, dropped, NULL);
         b->state = BOX_STOPPED;
         box_reply_current(b, &c->error, -1);
     }

@@ -11,6 +11,7 @@
  * reach, because ext4 is not hardened against crafted images. */
 #include "keeper/disk.h"
 #include "base/clock.h"
+#include "keeper/disk_internal.h"
 #include "keeper/mount_util.h"
 
 #include <dirent.h>
@@ -29,14 +30,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum {
-    TEMPLATES_MAX = 32,
-    EXTENTS_MAX = 256,
-    ATTACH_TRIES = 64,
-    LOOP_MAJOR = 7,
-    NAME_SIZE = 40,
-    UNMOUNT_TIMEOUT_MS = 2000
-};
+enum { TEMPLATES_MAX = 32, EXTENTS_MAX = 256, ATTACH_TRIES = 64, LOOP_MAJOR = 7, UNMOUNT_TIMEOUT_MS = 2000 };
 static const size_t template_data_max = 8 << 20;
 
 struct extent {
@@ -60,9 +54,9 @@ struct disk_store {
     size_t template_count;
 };
 
-static void image_name(char out[NAME_SIZE], uint64_t number)
+void disk_image_name(char out[DISK_NAME_SIZE], uint64_t number)
 {
-    (void)snprintf(out, NAME_SIZE, "%" PRIu64 ".img", number);
+    (void)snprintf(out, DISK_NAME_SIZE, "%" PRIu64 ".img", number);
 }
 
 int disk_store_open(int dir_fd, int scratch_fd, struct disk_store **ret, struct error *reterr)
@@ -296,15 +290,15 @@ int disk_file_create(struct disk_store *s, const char *name, uint64_t bytes, uin
 
 int disk_create(struct disk_store *s, uint64_t number, uint64_t bytes, uint64_t inodes, struct error *reterr)
 {
-    char name[NAME_SIZE];
-    image_name(name, number);
+    char name[DISK_NAME_SIZE];
+    disk_image_name(name, number);
     return disk_file_create(s, name, bytes, inodes, reterr);
 }
 
 int disk_remove(struct disk_store *s, uint64_t number, struct error *reterr)
 {
-    char name[NAME_SIZE];
-    image_name(name, number);
+    char name[DISK_NAME_SIZE];
+    disk_image_name(name, number);
     if (unlinkat(s->dir_fd, name, 0) < 0 && errno != ENOENT)
         return error_sys(reterr, errno, "remove a disk image");
     return 0;
@@ -312,9 +306,9 @@ int disk_remove(struct disk_store *s, uint64_t number, struct error *reterr)
 
 int disk_used_bytes(struct disk_store *s, uint64_t number, uint64_t *ret)
 {
-    char name[NAME_SIZE];
+    char name[DISK_NAME_SIZE];
     struct stat st;
-    image_name(name, number);
+    disk_image_name(name, number);
     if (fstatat(s->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     *ret = (uint64_t)st.st_blocks * 512;
@@ -337,6 +331,11 @@ int disk_store_scan(struct disk_store *s, void (*found)(uint64_t number, void *a
     return 0;
 }
 
+int disk_store_dir(const struct disk_store *s)
+{
+    return s->dir_fd;
+}
+
 int disk_store_free_bytes(struct disk_store *s, uint64_t *ret)
 {
     struct statvfs v;
@@ -347,7 +346,7 @@ int disk_store_free_bytes(struct disk_store *s, uint64_t *ret)
 }
 
 /* Device nodes of our own: a host whose /dev is not devtmpfs has only the few that were made at boot. */
-static int loop_open(struct disk_store *s, unsigned index, int flags)
+int disk_loop_open(struct disk_store *s, unsigned index, int flags)
 {
     char name[24];
     (void)snprintf(name, sizeof name, "loop%u", index);
@@ -366,7 +365,7 @@ static int attach_free(struct disk_store *s, int image, const char *label, bool 
         int index = ioctl(s->control_fd, LOOP_CTL_GET_FREE);
         if (index < 0)
             return error_sys(reterr, errno, "find a free loop device");
-        auto_close int fd = loop_open(s, (unsigned)index, O_RDWR);
+        auto_close int fd = disk_loop_open(s, (unsigned)index, O_RDWR);
         if (fd < 0) {
             last = -fd;
             continue;
@@ -376,7 +375,8 @@ static int attach_free(struct disk_store *s, int image, const char *label, bool 
             .block_size = 4096,
             .info = {.lo_flags = LO_FLAGS_AUTOCLEAR | (young ? 0 : LO_FLAGS_DIRECT_IO)},
         };
-        (void)snprintf((char *)config.info.lo_file_name, sizeof config.info.lo_file_name, "silica-%s", label);
+        (void)snprintf((char *)config.info.lo_file_name, sizeof config.info.lo_file_name, DISK_LABEL "%s",
+                       label);
         if (ioctl(fd, LOOP_CONFIGURE, &config) < 0) {
             last = errno;
             if (last == EINVAL) { /* a backing file system without direct I/O, such as tmpfs */
@@ -401,8 +401,8 @@ static int attach_free(struct disk_store *s, int image, const char *label, bool 
 int disk_attach(struct disk_store *s, uint64_t number, bool young, struct disk_device *ret,
                 struct error *reterr)
 {
-    char name[NAME_SIZE], label[24];
-    image_name(name, number);
+    char name[DISK_NAME_SIZE], label[24];
+    disk_image_name(name, number);
     (void)snprintf(label, sizeof label, "%" PRIu64, number);
     auto_close int image = openat(s->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (image < 0)
@@ -410,31 +410,57 @@ int disk_attach(struct disk_store *s, uint64_t number, bool young, struct disk_d
     return attach_free(s, image, label, young, ret, reterr);
 }
 
-/* The loop device that has this very file, held open so that it stays; -ENOENT when there is none. */
-static int loop_find(struct disk_store *s, const struct stat *file, struct disk_device *ret)
+int disk_loops(struct disk_store *s, bool (*found)(const struct disk_loop *l, void *arg), void *arg)
 {
-    int r = -ENOENT;
+    bool more = true;
     DIR *d = opendir("/sys/block");
     if (!d)
         return -errno;
-    for (struct dirent *e; r == -ENOENT && (e = readdir(d));) {
-        unsigned index;
-        int end = 0;
+    for (struct dirent *e; more && (e = readdir(d));) {
+        struct disk_loop l;
         struct loop_info64 info;
-        if (sscanf(e->d_name, "loop%u%n", &index, &end) != 1 || e->d_name[end] != '\0')
+        int end = 0;
+        if (sscanf(e->d_name, "loop%u%n", &l.index, &end) != 1 || e->d_name[end] != '\0')
             continue;
         /* read-only: most are not ours, and a device that was open for writing is looked at by others when
          * closed */
-        auto_close int fd = loop_open(s, index, O_RDONLY);
+        auto_close int fd = disk_loop_open(s, l.index, O_RDONLY);
         if (fd < 0 || ioctl(fd, LOOP_GET_STATUS64, &info) < 0) /* free, or just being let go */
             continue;
-        if (info.lo_inode != file->st_ino || info.lo_device != file->st_dev)
-            continue;
-        *ret = (struct disk_device){.fd = take_fd(fd), .index = index, .dev = makedev(LOOP_MAJOR, index)};
-        r = 0;
+        l.fd = fd;
+        l.file_dev = info.lo_device;
+        l.file_ino = info.lo_inode;
+        (void)snprintf(l.label, sizeof l.label, "%.*s", (int)sizeof info.lo_file_name,
+                       (const char *)info.lo_file_name);
+        more = found(&l, arg);
     }
     (void)closedir(d);
-    return r;
+    return 0;
+}
+
+struct find {
+    const struct stat *file;
+    struct disk_device *ret;
+    int result;
+};
+
+static bool loop_matches(const struct disk_loop *l, void *arg)
+{
+    struct find *f = arg;
+    if (l->file_ino != f->file->st_ino || l->file_dev != f->file->st_dev)
+        return true;
+    int fd = fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
+    f->result = fd < 0 ? -errno : 0;
+    *f->ret = (struct disk_device){.fd = fd, .index = l->index, .dev = makedev(LOOP_MAJOR, l->index)};
+    return false;
+}
+
+/* The loop device that has this very file, held open so that it stays; -ENOENT when there is none. */
+static int loop_find(struct disk_store *s, const struct stat *file, struct disk_device *ret)
+{
+    struct find f = {.file = file, .ret = ret, .result = -ENOENT};
+    int r = disk_loops(s, loop_matches, &f);
+    return r < 0 ? r : f.result;
 }
 
 bool disk_file_busy(struct disk_store *s, int image_fd)
@@ -460,9 +486,9 @@ int disk_file_attach(struct disk_store *s, int image_fd, const char *label, stru
 
 int disk_attach_again(struct disk_store *s, uint64_t number, struct disk_device *ret, struct error *reterr)
 {
-    char name[NAME_SIZE], label[32];
-    image_name(name, number);
-    (void)snprintf(label, sizeof label, "silica-%" PRIu64, number);
+    char name[DISK_NAME_SIZE], label[24];
+    disk_image_name(name, number);
+    (void)snprintf(label, sizeof label, "%" PRIu64, number);
     auto_close int image = openat(s->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (image < 0)
         return error_sys(reterr, errno, "open a disk image");
@@ -496,10 +522,10 @@ int disk_mount(const struct disk_device *d, int userns_fd, bool discard, bool yo
 
 int disk_settle(struct disk_store *s, uint64_t number, unsigned index, int root_fd, struct error *reterr)
 {
-    char name[NAME_SIZE];
-    image_name(name, number);
+    char name[DISK_NAME_SIZE];
+    disk_image_name(name, number);
     auto_close int image = openat(s->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    auto_close int loop = loop_open(s, index, O_RDWR);
+    auto_close int loop = disk_loop_open(s, index, O_RDWR);
     if (loop < 0)
         return error_sys(reterr, -loop, "open a loop device");
     /* what has been written so far goes to the disk first; EINVAL: a backing file system without direct I/O
@@ -517,8 +543,8 @@ int disk_settle(struct disk_store *s, uint64_t number, unsigned index, int root_
 
 int disk_flush(struct disk_store *s, uint64_t number, struct error *reterr)
 {
-    char name[NAME_SIZE];
-    image_name(name, number);
+    char name[DISK_NAME_SIZE];
+    disk_image_name(name, number);
     auto_close int image = openat(s->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (image < 0 || fsync(image) < 0)
         return error_sys(reterr, errno, "write a disk image");
@@ -541,7 +567,7 @@ void disk_abandon(int fd)
 bool disk_unused(struct disk_store *s, unsigned index)
 {
     /* a mounted device is held exclusively */
-    auto_close int fd = loop_open(s, index, O_RDONLY | O_EXCL);
+    auto_close int fd = disk_loop_open(s, index, O_RDONLY | O_EXCL);
     return fd >= 0;
 }
 

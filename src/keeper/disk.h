@@ -55,6 +55,22 @@ int disk_flush(struct disk_store *s, uint64_t number, struct error *reterr);
 /* The file system below fd forgets whatever is not on disk yet: for a disk that is about to be removed, so
  * that its unmount does not write it first. */
 void disk_abandon(int fd);
+/* disk_hold.c: a disk without a sandbox that stays mounted: its next one need not wait for a mount. */
+struct disk_hold {
+    int fd;         /* -1: it is not */
+    unsigned index; /* its loop device */
+};
+/* Everything on the disk is durable on return. It is mounted as root_fd, its root directory, says; young: as
+ * above. Slow: for a worker. */
+int disk_hold(struct disk_store *s, uint64_t number, unsigned index, int root_fd, bool young,
+              struct disk_hold *ret, struct error *reterr);
+int disk_attach_held(struct disk_store *s, const struct disk_hold *h, struct disk_device *ret,
+                     struct error *reterr);
+/* The image can be used again on return, or removed; fine when nothing is held. Slow as well. */
+void disk_let_go(struct disk_store *s, struct disk_hold *h);
+/* What a killed keeper held is unmounted by the kernel in its own time: waits until the images that in_use
+ * does not know are on no device, some seconds at most. */
+void disk_wait_let_go(struct disk_store *s, bool (*in_use)(uint64_t number, void *arg), void *arg);
 /* True when nothing mounts the device any more. */
 bool disk_unused(struct disk_store *s, unsigned index);
 /* The kernel unmounts some time after the last user is gone: an image must not be used before. Waits some

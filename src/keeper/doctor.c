@@ -405,7 +405,7 @@ static int trial(const char *dir, const struct doctor_config *config, int64_t *r
         r = sandbox_start(&env, &spec, &sb, e);
         if (r == 0) {
             *ret_us = clock_mono_us() - start;
-            sandbox_stop(&env, sb, 0, true);
+            sandbox_stop(&env, sb, 0, true, NULL);
             (void)disk_remove(env.disks, spec.disk, NULL);
         }
     }

@@ -73,9 +73,10 @@ static void check_host(struct keeper *k)
     k->host_full = true;
     if (disk < k->config->disk_margin)
         (void)snprintf(k->host_full_why, sizeof k->host_full_why, "the host's disk is nearly full");
-    else if (memory_kib != UINT64_MAX && memory_kib * 1024 < k->config->memory_margin)
+    else if (memory_kib != UINT64_MAX && memory_kib * 1024 < k->config->memory_margin) {
         (void)snprintf(k->host_full_why, sizeof k->host_full_why, "the host's memory is nearly used up");
-    else if (tasks != UINT64_MAX && tasks > pid_max / 10 * 8)
+        kept_release(k, 0); /* not much, but nobody needs it */
+    } else if (tasks != UINT64_MAX && tasks > pid_max / 10 * 8)
         (void)snprintf(k->host_full_why, sizeof k->host_full_why,
                        "the host runs nearly as many tasks as it can");
     else
@@ -103,6 +104,7 @@ struct end_job {
     struct network_terms terms;
     int polite_ms;
     uint64_t remove_disk;
+    struct disk_hold *hold; /* the box's, which is busy meanwhile */
     void (*done)(void *arg);
     void *arg;
 };
@@ -113,7 +115,9 @@ static void end_run(struct job *j)
     struct keeper_env *env = &job->keeper->env;
     struct error e;
     if (job->sb)
-        sandbox_stop(env, job->sb, job->polite_ms, !job->remove_disk);
+        sandbox_stop(env, job->sb, job->polite_ms, !job->remove_disk, job->hold);
+    else if (job->hold)
+        disk_let_go(env->disks, job->hold);
     (void)failpoint_hit("end", 2, NULL);
     /* here and not on the loop: giving back the blocks of a large image takes milliseconds */
     if (job->remove_disk && disk_remove(env->disks, job->remove_disk, &e) < 0)
@@ -155,7 +159,7 @@ static void end_done(struct job *j)
 }
 
 void keeper_end_sandbox(struct keeper *k, struct sandbox *sb, int polite_ms, uint64_t remove_disk,
-                        void (*done)(void *arg), void *arg)
+                        struct disk_hold *hold, void (*done)(void *arg), void *arg)
 {
     struct end_job *job = calloc(1, sizeof *job);
     if (!job)
@@ -169,6 +173,7 @@ void keeper_end_sandbox(struct keeper *k, struct sandbox *sb, int polite_ms, uin
                             .terms = sb ? sb->spec.terms : (struct network_terms){0},
                             .polite_ms = polite_ms,
                             .remove_disk = remove_disk,
+                            .hold = hold,
                             .done = done,
                             .arg = arg};
     k->jobs++;
@@ -248,7 +253,7 @@ static void slot_found(unsigned slot, void *arg)
     }
     if (sb->spec.network)
         network_disconnect(k->env.network, slot, &sb->spec.terms);
-    sandbox_stop(&k->env, sb, 0, true); /* prepared but nobody's, or destroyed in the ledger */
+    sandbox_stop(&k->env, sb, 0, true, NULL); /* prepared but nobody's, or destroyed in the ledger */
     k->slot_used[slot] = 0;
 }
 
@@ -266,6 +271,11 @@ static void disk_found(uint64_t disk, void *arg)
         k->next_disk = disk + 1;
     if (!box_knows_disk(k, disk) && disk_remove(k->env.disks, disk, NULL) == 0)
         log_info("removed disk image %llu, which belongs to no sandbox", (unsigned long long)disk);
+}
+
+static bool disk_runs(uint64_t disk, void *arg)
+{
+    return box_runs_on(arg, disk);
 }
 
 static void disk_counted(uint64_t disk, void *arg)
@@ -373,6 +383,7 @@ static int prepare(struct keeper *k, struct error *reterr)
     (void)slot_dir_scan(k->env.slots_fd, slot_found, k);
     (void)cgroup_host_scan(k->env.cgroups, group_found, k);
     (void)disk_store_scan(k->env.disks, disk_found, k);
+    disk_wait_let_go(k->env.disks, disk_runs, k);
     if ((r = network_take_up(k, reterr)) < 0)
         return r;
     r = workers_new(k->loop, BUILDERS, builder_start, &k->env.host, &k->builders, reterr);
@@ -393,6 +404,7 @@ static void on_signal(int sig, void *arg)
     link_stop(k);
     pool_stop(k);
     keeper_images_stop(k);
+    kept_release(k, 0);
     if (sig == SIGINT)
         box_stop_all(k);
     if (k->jobs == 0)

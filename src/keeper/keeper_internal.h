@@ -28,6 +28,12 @@ struct pool {
     struct timer retry;
 };
 
+struct kept { /* boxes whose disk stays mounted while they sleep, see kept.c */
+    struct box *newest, *oldest;
+    size_t count;
+    struct timer expiry; /* of the oldest */
+};
+
 struct keeper {
     const struct keeper_config *config;
     struct loop *loop;
@@ -48,6 +54,7 @@ struct keeper {
     unsigned char *slot_used;
     unsigned next_slot; /* where the search for a free one begins */
     struct pool pool;
+    struct kept kept;
     struct source gateway; /* our end of the socketpair */
     int gateway_fd;
     struct outgoing *outbox, **outbox_last; /* replies that wait for room in the socket */
@@ -75,6 +82,7 @@ void box_request(struct keeper *k, const struct keeper_request *q, int fd); /* t
 int box_restore(struct keeper *k, const struct ledger_row *row); /* at start: a row of the ledger */
 bool box_adopt(struct keeper *k, struct sandbox *sb);            /* at start: false when no row names it */
 bool box_knows_disk(struct keeper *k, uint64_t disk);
+bool box_runs_on(struct keeper *k, uint64_t disk);
 bool box_uses_image(struct keeper *k, const char *image);
 void box_stop_all(struct keeper *k);
 void box_forget_all(struct keeper *k);
@@ -87,6 +95,9 @@ struct settle { /* embedded in a box */
 };
 void settle_later(struct keeper *k, struct settle *s, const struct sandbox *sb); /* if its disk is young */
 void settle_cancel(struct settle *s); /* fine when there is nothing to cancel */
+
+/* disks that stay mounted (kept.c) */
+void kept_release(struct keeper *k, size_t leave); /* all but that many, the longest asleep first */
 
 /* images (keeper_image.c) */
 int keeper_images_start(struct keeper *k, int (*start)(void *arg, struct error *reterr),
@@ -115,6 +126,7 @@ void link_reload(struct keeper *k); /* the certificates may have changed */
 void link_reply(struct keeper *k, const struct keeper_reply *reply, int fd); /* fd stays the caller's */
 
 /* On a worker: ends sb (NULL: it does not run) and then removes the disk (0: it is kept, free to be used
- * again). done(arg) on the loop; the slot is released. */
+ * again). hold: with sb, where to say that its disk stays mounted (NULL: it must not); without, what is to be
+ * let go (NULL: nothing). done(arg) on the loop; the slot is released. */
 void keeper_end_sandbox(struct keeper *k, struct sandbox *sb, int polite_ms, uint64_t remove_disk,
-                        void (*done)(void *arg), void *arg);
+                        struct disk_hold *hold, void (*done)(void *arg), void *arg);

@@ -31,7 +31,7 @@ static void discard_done(void *arg)
 
 static void discard(struct keeper *k, struct sandbox *sb)
 {
-    keeper_end_sandbox(k, sb, 0, sb->spec.disk, discard_done, NULL);
+    keeper_end_sandbox(k, sb, 0, sb->spec.disk, NULL, discard_done, NULL);
 }
 
 static void retry_fired(struct timer *t)

@@ -98,7 +98,10 @@ static void undo_disk(struct build *b)
 
 static int step_attach_disk(struct build *b, struct error *reterr)
 {
-    int r = disk_attach(b->env->disks, b->sb->spec.disk, b->sb->spec.fresh_disk, &b->disk, reterr);
+    const struct sandbox_spec *spec = &b->sb->spec;
+    int r = spec->held_disk && spec->held_disk->fd >= 0
+                ? disk_attach_held(b->env->disks, spec->held_disk, &b->disk, reterr)
+                : disk_attach(b->env->disks, spec->disk, spec->fresh_disk, &b->disk, reterr);
     b->sb->loop_index = b->disk.index;
     return r;
 }
@@ -488,6 +491,7 @@ int sandbox_start(struct keeper_env *env, const struct sandbox_spec *spec, struc
     build_done(&b);
     sb->spec.hostname = NULL;
     sb->spec.volumes = NULL;
+    sb->spec.held_disk = NULL;
     *ret = sb;
     return 0;
 }

@@ -25,7 +25,9 @@ struct keeper_env {
 struct sandbox_spec {
     unsigned slot;
     uint64_t disk;
-    bool fresh_disk; /* write a new image first, and remove it when the start fails */
+    bool fresh_disk;                   /* write a new image first, and remove it when the start fails */
+    const struct disk_hold *held_disk; /* it is mounted already, and stays the caller's; NULL, or fd -1: not.
+                                          Read during the start only */
     char image[IMAGE_NAME_MAX + 1];
     struct limits limits;
     bool network;                              /* public addresses; otherwise the loopback interface only */
@@ -61,8 +63,10 @@ int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, s
 /* Ends every process (SIGTERM to the agent first if polite_ms > 0), gives back groups, sockets, devices.
  * Frees sb. The slot's place in the packet filter is the caller's to take back (network_disconnect), it is
  * slow. The disk image stays; with keep_disk it can be used again on return, otherwise the kernel may need
- * another moment to let go of it. Cannot fail: what resists is retried until the deadline and then logged. */
-void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, bool keep_disk);
+ * another moment to let go of it. With ret_hold it may even stay mounted; NULL: it must not. Cannot fail:
+ * what resists is retried until the deadline and then logged. */
+void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, bool keep_disk,
+                  struct disk_hold *ret_hold);
 /* Removes whatever is left of a slot whose processes are gone or not ours. */
 void sandbox_sweep(struct keeper_env *env, unsigned slot);
 

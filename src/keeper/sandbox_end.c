@@ -15,13 +15,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 
-enum { END_TIMEOUT_MS = 5000, LAST_WORDS = 16, CONTROL_PER_SECOND = 1000 };
+enum { END_TIMEOUT_MS = 5000, ROOT_TIMEOUT_MS = 2000, LAST_WORDS = 16, CONTROL_PER_SECOND = 1000 };
 
 static void pause_ms(int ms)
 {
@@ -213,8 +214,42 @@ static bool wait_exit(int pidfd, int timeout_ms)
     }
 }
 
-void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, bool keep_disk)
+/* Tells when the kernel has unmounted the sandbox's root. To be asked while its first process lives; -1: it
+ * cannot be told. */
+static int root_watch(const struct sandbox *sb)
 {
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/%d/root", (int)sb->pid);
+    auto_close int fd = inotify_init1(IN_CLOEXEC);
+    if (fd < 0 || inotify_add_watch(fd, path, IN_DELETE_SELF | IN_ONLYDIR) < 0)
+        return -1;
+    return take_fd(fd);
+}
+
+/* The watch goes with the file system, and nothing else ends it. */
+static bool root_wait(int watch)
+{
+    struct pollfd p = {.fd = watch, .events = POLLIN};
+    return watch >= 0 && poll(&p, 1, ROOT_TIMEOUT_MS) > 0;
+}
+
+/* Two overlays must never have the same disk, not even while the first is being taken down: only when that is
+ * seen to be over the disk may stay mounted. */
+static bool disk_stays(struct keeper_env *env, struct sandbox *sb, int watch, struct disk_hold *ret)
+{
+    struct error e = {0};
+    if (!root_wait(watch))
+        return false;
+    if (disk_hold(env->disks, sb->spec.disk, sb->loop_index, sb->disk_fd, sb->spec.fresh_disk, ret, &e) == 0)
+        return true;
+    log_warn("disk %" PRIu64 " does not stay mounted: %s", sb->spec.disk, e.msg);
+    return false;
+}
+
+void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, bool keep_disk,
+                  struct disk_hold *ret_hold)
+{
+    auto_close int watch = keep_disk && ret_hold && sb->disk_fd >= 0 ? root_watch(sb) : -1;
     (void)cgroup_freeze(sb->cgroup, false, NULL); /* a frozen process hears no signal */
     if (polite_ms > 0 && syscall(SYS_pidfd_send_signal, sb->pidfd, SIGTERM, NULL, 0) == 0)
         (void)wait_exit(sb->pidfd, polite_ms);
@@ -225,12 +260,13 @@ void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, boo
     close_fd(&sb->control_fd);
     if (!keep_disk && sb->disk_fd >= 0)
         disk_abandon(sb->disk_fd);
+    bool stays = watch >= 0 && disk_stays(env, sb, watch, ret_hold);
     close_fd(&sb->disk_fd);
     cgroup_end(sb->cgroup);
     while (!sb->adopted && /* behind everything that could still end it */
            waitid(P_PIDFD, (id_t)sb->pidfd, &(siginfo_t){0}, WEXITED | WNOHANG) < 0 && errno == EINTR)
         ;
-    if (keep_disk) {
+    if (keep_disk && !stays) {
         struct error e = {0};
         disk_wait_unused(env->disks, sb->loop_index);
         if (disk_flush(env->disks, sb->spec.disk, &e) < 0) /* it may still be young */

@@ -148,7 +148,7 @@ def test_sleep_keeps_files_and_forgets_processes(quick):
 
 
 def test_sleep_gives_everything_back(daemon_factory):
-    d = daemon_factory("gives", pool=0).start()
+    d = daemon_factory("gives", pool=0, args=["--kept-disks-for", "100ms"]).start()
     for i in range(3):
         d.out(f"s{i}", "echo x > /workspace/f")
     for i in range(3):

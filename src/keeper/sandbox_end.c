@@ -234,14 +234,19 @@ static bool root_wait(int watch)
 }
 
 /* Two overlays must never have the same disk, not even while the first is being taken down: only when that is
- * seen to be over the disk may stay mounted. */
+ * seen to be over the disk may stay mounted. Meanwhile it is written: nobody is left who could change it. */
 static bool disk_stays(struct keeper_env *env, struct sandbox *sb, int watch, struct disk_hold *ret)
 {
     struct error e = {0};
-    if (!root_wait(watch))
-        return false;
-    if (disk_hold(env->disks, sb->spec.disk, sb->loop_index, sb->disk_fd, sb->spec.fresh_disk, ret, &e) == 0)
+    struct disk_hold hold = {.fd = -1};
+    int r = disk_hold(env->disks, sb->spec.disk, sb->loop_index, sb->disk_fd, sb->spec.fresh_disk, &hold, &e);
+    if (r == 0 && !root_wait(watch))
+        r = error_set(&e, EBUSY, "its last sandbox's root is still there");
+    if (r == 0) {
+        *ret = hold;
         return true;
+    }
+    close_fd(&hold.fd);
     log_warn("disk %" PRIu64 " does not stay mounted: %s", sb->spec.disk, e.msg);
     return false;
 }

@@ -104,7 +104,8 @@ struct end_job {
     struct network_terms terms;
     int polite_ms;
     uint64_t remove_disk;
-    struct disk_hold *hold; /* the box's, which is busy meanwhile */
+    struct disk_hold *hold;   /* the box's, which is busy meanwhile ... */
+    struct disk_hold removed; /* ... or what was held of a disk that is removed */
     void (*done)(void *arg);
     void *arg;
 };
@@ -116,6 +117,8 @@ static void end_run(struct job *j)
     struct error e;
     if (job->sb)
         sandbox_stop(env, job->sb, job->polite_ms, !job->remove_disk, job->hold);
+    else if (job->hold && job->remove_disk)
+        job->removed = (struct disk_hold){take_fd(job->hold->fd), job->hold->index};
     else if (job->hold)
         disk_let_go(env->disks, job->hold);
     (void)failpoint_hit("end", 2, NULL);
@@ -125,18 +128,23 @@ static void end_run(struct job *j)
     (void)failpoint_hit("end", 3, NULL);
 }
 
-static void disconnect_run(struct job *j)
+/* Takes 20 ms, and nobody waits for it: but the slot's next owner for the network, and none for the disk. */
+static void rest_run(struct job *j)
 {
     struct end_job *job = container_of(j, struct end_job, job);
-    network_disconnect(job->keeper->env.network, job->slot, &job->terms);
+    struct keeper_env *env = &job->keeper->env;
+    if (job->network)
+        network_disconnect(env->network, job->slot, &job->terms);
+    disk_let_go(env->disks, &job->removed);
 }
 
-static void disconnect_done(struct job *j)
+static void rest_done(struct job *j)
 {
     struct end_job *job = container_of(j, struct end_job, job);
     struct keeper *k = job->keeper;
     k->jobs--;
-    keeper_slot_release(k, job->slot);
+    if (job->has_slot)
+        keeper_slot_release(k, job->slot);
     free(job);
     keeper_idle(k);
 }
@@ -144,18 +152,13 @@ static void disconnect_done(struct job *j)
 static void end_done(struct job *j)
 {
     struct end_job *job = container_of(j, struct end_job, job);
-    struct keeper *k = job->keeper;
     job->done(job->arg);
-    if (job->network) { /* takes 20 ms and nobody waits for it but the slot's next owner */
-        job->job = (struct job){.run = disconnect_run, .done = disconnect_done};
-        workers_submit(k->enders, &job->job, false);
+    if (job->network || job->removed.fd >= 0) {
+        job->job = (struct job){.run = rest_run, .done = rest_done};
+        workers_submit(job->keeper->enders, &job->job, false);
         return;
     }
-    k->jobs--;
-    if (job->has_slot)
-        keeper_slot_release(k, job->slot);
-    free(job);
-    keeper_idle(k);
+    rest_done(j);
 }
 
 void keeper_end_sandbox(struct keeper *k, struct sandbox *sb, int polite_ms, uint64_t remove_disk,
@@ -174,6 +177,7 @@ void keeper_end_sandbox(struct keeper *k, struct sandbox *sb, int polite_ms, uin
                             .polite_ms = polite_ms,
                             .remove_disk = remove_disk,
                             .hold = hold,
+                            .removed = {.fd = -1},
                             .done = done,
                             .arg = arg};
     k->jobs++;

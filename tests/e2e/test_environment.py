@@ -2,9 +2,14 @@
 """The environment of a sandbox: image -> sandbox -> session -> export -> command, through the gateway, over sleep and restart."""
 import json
 import os
+import shlex
+import sys
 
 import pytest
 import silica
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "protocol"))
+from terminal import Terminal
 
 SESSIONLESS = "__DISABLE_SESSION__"
 
@@ -12,6 +17,16 @@ SESSIONLESS = "__DISABLE_SESSION__"
 def image_environment():
     with open(silica.IMAGES + "/base/env") as f:
         return dict(line.rstrip("\n").split("=", 1) for line in f if "=" in line)
+
+
+def typed(daemon, box, script, sessionId="default", env=None):
+    """What a program prints in a new terminal of the session; one command's variables are typed in front of it."""
+    before = "".join(f"{name}={shlex.quote(value)} " for name, value in (env or {}).items())
+    path = f"/v1/sandbox/{box}/ws/pty?sessionId={sessionId}"
+    with Terminal(("127.0.0.1", daemon.port), path, headers={"Authorization": f"Bearer {silica.TOKEN}"}) as t:
+        out = t.ready().ask(before + script)
+        t.leave()
+        return out
 
 
 def seen(daemon, box, names, **fields):
@@ -27,8 +42,9 @@ def seen(daemon, box, names, **fields):
     name = started.json["processId"]
     daemon.request("GET", f"{api}/process/{name}/stream")  # until its end
     found.append(daemon.request("GET", f"{api}/process/{name}/logs").json["stdout"])
+    found.append(typed(daemon, box, script, **fields))
     values = [json.loads(text) for text in found]
-    assert values[0] == values[1] == values[2], values
+    assert all(v == values[0] for v in values), values
     return values[0]
 
 

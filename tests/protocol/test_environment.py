@@ -2,11 +2,13 @@
 """One environment made of layers: image -> session -> export -> command, the same for every way to run something."""
 import json
 import os
+import shlex
 import signal
 
 import pytest
 from conftest import start_agent, text_of
 from interpreter import prepare
+from terminal import Terminal
 
 SESSIONLESS = "__DISABLE_SESSION__"
 VALUES = ["", "a b", "it's", '"q" $HOME `id` \\', "line\nbreak", "tab\tü€🎉", "=x=", "-n", "x" * 5000]
@@ -36,7 +38,17 @@ def by_background(api, script, session, env):
     return text_of(api.wait_process(name)).removesuffix("\n")
 
 
+def by_terminal(api, script, session, env):
+    """A new shell on a terminal; what is one command's there is typed in front of it."""
+    typed = "".join(f"{name}={shlex.quote(value)} " for name, value in (env or {}).items() if value is not None)
+    with Terminal.open(api, session) as t:
+        out = t.ready().ask(typed + script)
+        t.leave()
+        return out
+
+
 WAYS = [by_execute, by_live_execute, by_stream, by_process, by_background]
+EVERY_WAY = [*WAYS, by_terminal]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +76,7 @@ LAYERS = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda w: w.__name__)
+@pytest.mark.parametrize("way", EVERY_WAY, ids=lambda w: w.__name__)
 @pytest.mark.parametrize("layers, expected", LAYERS, ids=lambda v: "+".join(v) if isinstance(v, tuple) else "")
 def test_the_later_layer_wins(agent, session, way, layers, expected):
     agent.post("/api/session/create", {"id": session, "env": {"LAYERED": "session"} if "session" in layers else {}})
@@ -79,7 +91,7 @@ def test_the_later_layer_wins(agent, session, way, layers, expected):
     agent.post("/api/session/delete", {"sessionId": session})
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda w: w.__name__)
+@pytest.mark.parametrize("way", EVERY_WAY, ids=lambda w: w.__name__)
 def test_sessionless(agent, way):
     assert way(agent, "printenv LAYERED IMAGE", SESSIONLESS, None).rstrip("\n") == "image\nimage"
     assert way(agent, "printenv LAYERED IMAGE", SESSIONLESS, {"LAYERED": "command"}).rstrip("\n") == "command\nimage"
@@ -97,11 +109,12 @@ def test_values_are_literal(agent, way, session, value):
 def test_values_of_a_session_are_literal(agent, session, value):
     agent.post("/api/session/create", {"id": session, "env": {"V": value}})
     script = "python3 -c 'import json, os; print(json.dumps(os.environ[\"V\"]))'"
-    assert json.loads(agent.out(script, session)) == value
+    for way in EVERY_WAY:
+        assert json.loads(way(agent, script, session, None)) == value
     agent.post("/api/session/delete", {"sessionId": session})
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda w: w.__name__)
+@pytest.mark.parametrize("way", EVERY_WAY, ids=lambda w: w.__name__)
 @pytest.mark.parametrize("session", ["nulls", SESSIONLESS])
 def test_null_neither_sets_nor_unsets(agent, way, session):
     out = way(agent, "printenv IMAGE; printenv NEW || echo unset", session, {"IMAGE": None, "NEW": None, "1-bad": None})
@@ -111,10 +124,10 @@ def test_null_neither_sets_nor_unsets(agent, way, session):
 def test_what_set_env_vars_of_the_client_sends(agent, session):
     """export KEY='value' and unset KEY, as internal commands."""
     agent.run("export A='it'\\''s'", session, origin="internal")
-    for way in WAYS:
+    for way in EVERY_WAY:
         assert way(agent, "printenv A", session, None) == "it's"
     agent.run("unset A", session, origin="internal")
-    for way in WAYS:
+    for way in EVERY_WAY:
         assert way(agent, "printenv A || echo unset", session, None) == "unset"
 
 
@@ -122,6 +135,7 @@ def test_unexported_variables_are_the_shell_s_only(agent, session):
     agent.run("PLAIN=1", session)
     for way in WAYS:
         assert way(agent, "echo $PLAIN; printenv PLAIN || echo unset", session, None) == "1\nunset"
+    assert by_terminal(agent, "echo -${PLAIN-unset}", session, None) == "-unset"  # a program of its own
 
 
 def test_the_locale_of_sessions_wins_over_all_but_the_command(agent, session):
@@ -130,6 +144,9 @@ def test_the_locale_of_sessions_wins_over_all_but_the_command(agent, session):
         assert way(agent, "echo $LC_ALL", session, None) == "C.UTF-8"
         assert way(agent, "echo $LC_ALL", session, {"LC_ALL": "C"}) == "C"
         assert way(agent, "echo $LC_ALL", SESSIONLESS, None).rstrip("\n") == "POSIX"
+    assert by_terminal(agent, "printenv LC_ALL", session, None) == "C.UTF-8"
+    assert by_terminal(agent, "printenv LC_ALL", session, {"LC_ALL": "C"}) == "C"
+    assert by_terminal(agent, "printenv LC_ALL", SESSIONLESS, None) == "POSIX"
     agent.post("/api/session/delete", {"sessionId": session})
 
 

@@ -51,13 +51,13 @@ def get(s, host):
     s.sendall(b"GET /x HTTP/1.1\\r\\nHost: " + host.encode() + b"\\r\\nConnection: close\\r\\n\\r\\n")
     return read_all(s).split(b"\\r\\n\\r\\n", 1)[1]
 
-def ask(name, kind=1, server="8.8.8.8", raw=None, edns=False):
+def ask(name, kind=1, server="8.8.8.8", raw=None, edns=False, patience=20):
     labels = b"".join(bytes([len(l)]) + l.encode() for l in name.split("."))
     packet = raw or struct.pack(">6H", 0x1234, 0x100, 1, 0, 0, int(edns)) + labels + b"\\0" + struct.pack(">HH", kind, 1)
     if edns:
         packet += b"\\0\\0\\x29\\x04\\xd0" + bytes(6)
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    s.settimeout(20)
+    s.settimeout(patience)
     s.sendto(packet, (server, 53))
     answer, peer = s.recvfrom(4096)
     assert peer == (server, 53), peer
@@ -545,7 +545,7 @@ def test_more_questions_than_fit(lab):
                          ("8.8.8.8", 53))
             while True:
                 try:
-                    print(address(ask("last.example")))
+                    print(address(ask("last.example", patience=0.5)))  # dropped until earlier ones are given up
                     break
                 except socket.timeout:
                     pass

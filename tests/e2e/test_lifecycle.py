@@ -296,7 +296,7 @@ def test_a_silent_command_is_no_stopped_agent(quick):
     d = quick
     d.request("PUT", "/v1/sandbox/silent", {"keepAlive": True})
     pid = d.out("silent", "echo $$")
-    assert d.out("silent", "sleep 8; echo end") == "end"
+    assert d.out("silent", "sleep 6; echo end") == "end"  # longer than the silence and two pings of two seconds
     assert d.out("silent", "echo $$") == pid
     d.destroy("silent")
 
@@ -429,9 +429,9 @@ def test_host_full_is_typed(daemon_factory):
 def test_TIME_03_time_outs(quick):
     d = quick
     d.out("timed", "true")
-    for ms in (1, 200, 1000):
+    for ms in (1, 200, 1000):  # each in a session of its own, where what ran out of time goes on
         begin = time.monotonic()
-        r = d.request("POST", "/v1/sandbox/timed/api/execute", {"command": "sleep 30", "timeoutMs": ms})
+        r = d.request("POST", "/v1/sandbox/timed/api/execute", {"command": "sleep 30", "timeoutMs": ms, "sessionId": f"s{ms}"})
         took = time.monotonic() - begin
         assert r.status >= 400 and ms / 1000 <= took < ms / 1000 + 1.0, (ms, took, r.body)  # shared machine
     for ms in (2**31, 2**31 - 1, 2**32, 2**40):

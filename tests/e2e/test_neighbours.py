@@ -332,7 +332,8 @@ def test_REC_09_the_data_directory_is_full(daemon_factory):
         assert d.request("GET", "/v1/sandbox").status == 200
         assert d.request("DELETE", "/v1/sandbox/new").status == 200
         os.unlink(d.data + "/ballast")
-        assert d.out("new", "echo works") == "works"
+        use = {"command": "echo works"}  # that there is room is noticed within a fifth of a second
+        wait_for(lambda: d.request("POST", "/v1/sandbox/new/api/execute", use).status == 200, 10, "the room")
         assert d.out("old", "cat /workspace/f") == "kept"
         d.destroy("old")
         d.destroy("new")

@@ -382,15 +382,15 @@ static int prune(const struct image_settings *s, struct silica_client *c)
 enum { LS, IMPORT, EXPORT, SAVE, TAG, INSPECT, RM, PRUNE, BUILD };
 
 static const struct action actions[] = {
-    [LS] = {"ls", 0, 0, NULL},
-    [IMPORT] = {"import", 1, 1, "an archive, a directory with an OCI layout, or -,"},
-    [EXPORT] = {"export", 1, 2, "the name of an image"},
-    [SAVE] = {"save", 2, 2, "the id of a sandbox or a name for the image"},
-    [TAG] = {"tag", 2, 2, "an image or a name for it"},
-    [INSPECT] = {"inspect", 1, OPERANDS_MAX, "the name of an image"},
-    [RM] = {"rm", 1, OPERANDS_MAX, "the name of an image"},
-    [PRUNE] = {"prune", 0, 0, NULL},
-    [BUILD] = {"build", 0, OPERANDS_MAX, NULL},
+    [LS] = {"ls", 0, 0, {NULL}},
+    [IMPORT] = {"import", 1, 1, {"an archive, a directory with an OCI layout, or -,"}},
+    [EXPORT] = {"export", 1, 2, {"the name of an image"}},
+    [SAVE] = {"save", 2, 2, {"the id of a sandbox", "a name for the image"}},
+    [TAG] = {"tag", 2, 2, {"the name of an image", "its new name"}},
+    [INSPECT] = {"inspect", 1, OPERANDS_MAX, {"the name of an image"}},
+    [RM] = {"rm", 1, OPERANDS_MAX, {"the name of an image"}},
+    [PRUNE] = {"prune", 0, 0, {NULL}},
+    [BUILD] = {"build", 0, OPERANDS_MAX, {NULL}},
 };
 
 static int run(const struct image_settings *s)

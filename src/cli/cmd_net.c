@@ -6,6 +6,7 @@
 #include "cli/print.h"
 
 #include "base/buf.h"
+#include "base/id.h"
 #include "base/json.h"
 
 #include <errno.h>
@@ -29,8 +30,7 @@ struct net_settings {
 /* "/v1/sandbox/ID" and tail; false: not an id. */
 static bool sandbox_path(struct buf *out, const char *id, const char *tail)
 {
-    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._";
-    return *id && strspn(id, allowed) == strlen(id) && buf_printf(out, "/v1/sandbox/%s%s", id, tail) == 0 &&
+    return sandbox_id_check(id, NULL) == 0 && buf_printf(out, "/v1/sandbox/%s%s", id, tail) == 0 &&
            buf_cstr(out);
 }
 
@@ -248,11 +248,11 @@ static int print_log(const struct net_settings *s, struct silica_client *c)
 enum { SHOW, MODE, ALLOW, DENY, LOG };
 
 static const struct action actions[] = {
-    [SHOW] = {"show", 1, 1, "the id of the sandbox"},
-    [MODE] = {"mode", 2, OPERANDS_MAX, "the id of the sandbox or the mode"},
-    [ALLOW] = {"allow", 2, OPERANDS_MAX, "the id of the sandbox or what to add, such as *.example.org,"},
-    [DENY] = {"deny", 2, OPERANDS_MAX, "the id of the sandbox or what to take away, such as *.example.org,"},
-    [LOG] = {"log", 1, 1, "the id of the sandbox"},
+    [SHOW] = {"show", 1, 1, {"the id of the sandbox"}},
+    [MODE] = {"mode", 2, OPERANDS_MAX, {"the id of the sandbox", "the mode"}},
+    [ALLOW] = {"allow", 2, OPERANDS_MAX, {"the id of the sandbox", "what to add, such as *.example.org,"}},
+    [DENY] = {"deny", 2, OPERANDS_MAX, {"the id of the sandbox", "what to take away"}},
+    [LOG] = {"log", 1, 1, {"the id of the sandbox"}},
 };
 
 static int run(const struct net_settings *s)

@@ -130,9 +130,9 @@ static int remove_tokens(const struct token_settings *s, struct silica_client *c
 enum { CREATE, LS, RM };
 
 static const struct action actions[] = {
-    [CREATE] = {"create", 1, 1, "the scope (admin, create-only, one-sandbox or read-only)"},
-    [LS] = {"ls", 0, 0, NULL},
-    [RM] = {"rm", 1, OPERANDS_MAX, "the id of a token"},
+    [CREATE] = {"create", 1, 1, {"the scope (admin, create-only, one-sandbox or read-only)"}},
+    [LS] = {"ls", 0, 0, {NULL}},
+    [RM] = {"rm", 1, OPERANDS_MAX, {"the id of a token"}},
 };
 
 static int run(const struct token_settings *s)

@@ -111,10 +111,10 @@ static int for_names(const struct volume_settings *s, struct silica_client *c, c
 enum { CREATE, LS, INSPECT, RM };
 
 static const struct action actions[] = {
-    [CREATE] = {"create", 1, 1, "the name of the volume"},
-    [LS] = {"ls", 0, 0, NULL},
-    [INSPECT] = {"inspect", 1, OPERANDS_MAX, "the name of a volume"},
-    [RM] = {"rm", 1, OPERANDS_MAX, "the name of a volume"},
+    [CREATE] = {"create", 1, 1, {"the name of the volume"}},
+    [LS] = {"ls", 0, 0, {NULL}},
+    [INSPECT] = {"inspect", 1, OPERANDS_MAX, {"the name of a volume"}},
+    [RM] = {"rm", 1, OPERANDS_MAX, {"the name of a volume"}},
 };
 
 static int run(const struct volume_settings *s)

@@ -85,7 +85,7 @@ int action_find(const char *verb, const struct action *table, size_t rows, const
     if (i == rows)
         return no_action(verb, table, rows, operands[0]);
     if (count - 1 < table[i].min) {
-        (void)cli_missing(verb, table[i].missing);
+        (void)cli_missing(verb, table[i].needs[count - 1]);
         return -1;
     }
     if (count - 1 > table[i].max) {

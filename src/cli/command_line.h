@@ -31,11 +31,13 @@ void command_line_collect(struct command_line *l, const char **operands, size_t 
  * because help was asked for or the command line is wrong; what there was to say has been said. */
 int command_line_next(struct command_line *l, const char **ret_value);
 
+enum { ACTION_NEEDS = 2 };
+
 /* One of the things that a verb such as "silica volume" does. */
 struct action {
-    const char *name;    /* the first operand */
-    size_t min, max;     /* number of operands behind it */
-    const char *missing; /* what is missing when there are fewer, as in "the name of a volume" */
+    const char *name;                /* the first operand */
+    size_t min, max;                 /* number of operands behind it; min is at most ACTION_NEEDS */
+    const char *needs[ACTION_NEEDS]; /* what the first of those are, as in "the name of a volume" */
 };
 
 /* The row that the operands name and have the right number for; -1 after having said why there is none. */

@@ -360,7 +360,7 @@ def test_version(silica):
     (["net", "show"], "silica net: the id of the sandbox is missing\nTry 'silica help net'.\n"),
     (["net", "frob", "demo"], "silica net: 'frob' is not show, mode, allow, deny or log\nTry 'silica help net'.\n"),
     (["image", "--json", "build", "."], "silica image: the options of build stand behind the word 'build'\n"),
-    (["image", "save", "demo"], "silica image: the id of a sandbox or a name for the image is missing\nTry 'silica help image'.\n"),
+    (["image", "save", "demo"], "silica image: a name for the image is missing\nTry 'silica help image'.\n"),
     (["events", "--sandbox", "a b"], "silica events: a sandbox id is made of letters, digits, '-', '_' and '.'\nTry 'silica help events'.\n"),
     (["logs", "a/b", "p"], "silica logs: a sandbox id is made of letters, digits, '-', '_' and '.'\nTry 'silica help logs'.\n"),
     (["expose", "demo", "eighty"], "silica expose: the port: 'eighty' is not a whole number\nTry 'silica help expose'.\n"),

@@ -345,15 +345,12 @@ static int for_names(const struct image_settings *s, struct silica_client *c, bo
     int result = 0;
     for (size_t i = 1; i < s->count; i++) {
         struct buf path = BUF_INIT(8192);
-        auto_answer struct json_answer a = {0};
-        const char *to = image_path(&path, s->operands[i], removes && s->force ? "?force=true" : "");
-        struct silica_request q = {.method = removes ? "DELETE" : "GET", .path = to};
-        int r = to ? json_call("image", c, &q, &a) : cli_error("image", "the name is too long");
+        const char *name = s->operands[i], *said = removes && !s->json ? name : NULL;
+        const char *to = image_path(&path, name, removes && s->force ? "?force=true" : "");
+        int r = to ? json_print("image", c, removes ? "DELETE" : "GET", to, said)
+                   : cli_error("image", "the name is too long");
         buf_done(&path);
-        if (r == 0)
-            printf("%s\n", removes && !s->json ? s->operands[i] : a.json);
-        else
-            result = r;
+        result = r ? r : result;
     }
     return result;
 }

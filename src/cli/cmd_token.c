@@ -111,18 +111,14 @@ static int remove_tokens(const struct token_settings *s, struct silica_client *c
     int result = 0;
     for (size_t i = 1; i < s->count; i++) {
         char path[128];
-        auto_answer struct json_answer a = {0};
         const char *id = s->operands[i];
         if (!*id || strlen(id) > 60 || strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789") != strlen(id)) {
             result = cli_error("token", "'%.60s' is not the id of a token; see 'silica token ls'", id);
             continue;
         }
         (void)snprintf(path, sizeof path, "/v1/token/%s", id);
-        int r = json_call("token", c, &(struct silica_request){.method = "DELETE", .path = path}, &a);
-        if (r == 0)
-            printf("%s\n", id);
-        else
-            result = r;
+        int r = json_print("token", c, "DELETE", path, id);
+        result = r ? r : result;
     }
     return result;
 }

@@ -92,18 +92,14 @@ static int for_names(const struct volume_settings *s, struct silica_client *c, c
     bool removes = strcmp(method, "DELETE") == 0;
     for (size_t i = 1; i < s->count; i++) {
         char path[VOLUME_NAME_MAX + 32];
-        auto_answer struct json_answer a = {0};
         const char *name = s->operands[i];
         if (!volume_name_ok(name)) {
             result = cli_error("volume", "'%.60s' is not the name of a volume; see 'silica volume ls'", name);
             continue;
         }
         (void)snprintf(path, sizeof path, "/v1/volumes/%s", name);
-        int r = json_call("volume", c, &(struct silica_request){.method = method, .path = path}, &a);
-        if (r == 0)
-            printf("%s\n", removes ? name : a.json);
-        else
-            result = r;
+        int r = json_print("volume", c, method, path, removes ? name : NULL);
+        result = r ? r : result;
     }
     return result;
 }

@@ -34,6 +34,16 @@ const char *json_text(const struct json_value *v, const char *member)
     return s ? s : "";
 }
 
+int json_print(const char *verb, struct silica_client *c, const char *method, const char *path,
+               const char *instead)
+{
+    auto_answer struct json_answer a = {0};
+    int r = json_call(verb, c, &(struct silica_request){.method = method, .path = path}, &a);
+    if (r == 0)
+        printf("%s\n", instead ? instead : a.json);
+    return r;
+}
+
 int json_list(const char *verb, struct silica_client *c, const struct json_listing *l, bool as_json)
 {
     auto_answer struct json_answer a = {0};

@@ -21,6 +21,10 @@ void json_answer_done(struct json_answer *a); /* zero is fine */
 const char *json_text(const struct json_value *v, const char *member);
 #define auto_answer __attribute__((cleanup(json_answer_done)))
 
+/* A request without a body; prints the answer as it came, or `instead` (not NULL) of it. The exit code. */
+int json_print(const char *verb, struct silica_client *c, const char *method, const char *path,
+               const char *instead);
+
 /* What a verb lists: GET path answers {member: [...]}. */
 struct json_listing {
     const char *path, *member;

@@ -20,7 +20,7 @@ as_root() {
 # Debian packages, pinned by the release (Debian 12) they come from.
 build_packages=(gcc libc6-dev linux-libc-dev meson ninja-build pkg-config musl-tools node-llhttp libsqlite3-dev
     libssl-dev zlib1g-dev libzstd-dev e2fsprogs ca-certificates)
-test_packages=(git libwslay-dev squashfs-tools chromium openssl busybox-static bash-static zstd skopeo umoci nftables iproute2 python3 python3-pytest clang libclang-rt-14-dev clang-format shellcheck curl procps strace
+test_packages=(git libwslay-dev squashfs-tools chromium openssl busybox-static bash-static zstd skopeo umoci nftables iproute2 python3 python3-pytest clang libclang-rt-14-dev clang-format shellcheck curl procps strace valgrind
     python3-numpy python3-pandas python3-matplotlib python3-ipython python3-pil python3-munkres)
 bench_packages=(bubblewrap crun runc nginx-light python3 procps)
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 
-enum { BATCH = 64, SIGNALS_MAX = 8 };
+enum { BATCH = 64, SIGNALS_MAX = 8, TIMERS_FIRST = 64 };
 
 struct signal_entry {
     int sig;
@@ -42,9 +42,12 @@ int loop_new(struct loop **ret, struct error *reterr)
     struct loop *l = calloc(1, sizeof *l);
     if (!l)
         return error_sys(reterr, ENOMEM, "make the event loop");
-    l->epfd = epoll_create1(EPOLL_CLOEXEC);
+    l->heap_cap = TIMERS_FIRST;
+    l->heap = calloc(l->heap_cap, sizeof(struct timer *)); /* here it can be told that there is no memory */
+    l->epfd = l->heap ? epoll_create1(EPOLL_CLOEXEC) : -1;
     if (l->epfd < 0) {
-        int r = error_sys(reterr, errno, "make the event loop");
+        int r = error_sys(reterr, l->heap ? errno : ENOMEM, "make the event loop");
+        free(l->heap);
         free(l);
         return r;
     }
@@ -145,7 +148,7 @@ void loop_timer_start(struct loop *l, struct timer *t, int64_t delay_ms, void (*
 {
     loop_timer_stop(l, t);
     if (l->heap_len == l->heap_cap) {
-        size_t cap = l->heap_cap ? l->heap_cap * 2 : 64;
+        size_t cap = l->heap_cap * 2;
         struct timer **heap = realloc(l->heap, cap * sizeof *heap);
         if (!heap)
             abort(); /* a lost deadline would be worse than a restart: sandboxes survive the latter */

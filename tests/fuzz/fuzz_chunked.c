@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_chunked.c: the chunked decoder in arbitrary cuts against a slow and obvious one, and against llhttp,
- * which must accept whatever we accept, with the same body. */
+/* fuzz_chunked.c (FUZ-02): the chunked decoder in arbitrary cuts against a slow and obvious one, and against
+ * llhttp, which must accept whatever we accept, with the same body. */
 #include "base/buf.h"
 #include "net/http_chunked.h"
 

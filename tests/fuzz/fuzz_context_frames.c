@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_context_frames.c: the same messages come out however the input is cut, within the limits, and none
- * without the nonce.
+/* fuzz_context_frames.c (FUZ-06): the same messages come out however the input is cut, within the limits, and
+ * none without the nonce.
  *
  * The first byte of the input chooses where it is cut. In the rest, '@' stands for the nonce. */
 #include "agent/context_frames.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_http_request.c: requests in arbitrary cuts: the same story, and only well-formed heads. */
+/* fuzz_http_request.c (FUZ-01): requests in arbitrary cuts: the same story, and only well-formed heads. */
 #include "http_story.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_http_response.c: responses in arbitrary cuts, to different requests: the same story, and only
+/* fuzz_http_response.c (FUZ-07): responses in arbitrary cuts, to different requests: the same story, and only
  * well-formed heads. */
 #include "http_story.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_json.c: any bytes are rejected or parsed, and what is parsed and written parses to the same text
- * again. */
+/* fuzz_json.c (FUZ-03): any bytes are rejected or parsed, and what is parsed and written parses to the same
+ * text again. */
 #include "base/json.h"
 #include "base/utf8.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_keeper_proto.c: a message that passes the checks can be used as it is: strings end, ids and names are
- * safe, numbers are in range.
+/* fuzz_keeper_proto.c (FUZ-06): a message that passes the checks can be used as it is: strings end, ids and
+ * names are safe, numbers are in range.
  *
  * The input is a message, and it is also a list of changes to a good one: a byte for which, then a byte for
  * the field and four for its value, again and again. So what the corpus knows stays true when the structs

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_preview_host.c: a host name that is taken for a preview's reads back as the same name.
+/* fuzz_preview_host.c (FUZ-08): a host name that is taken for a preview's reads back as the same name.
  *
  * Input: the host, for a domain of one label and one of three. */
 #include "gateway/preview_host.h"

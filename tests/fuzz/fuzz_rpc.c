@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_rpc.c: any message is refused or understood, what is made of it is JSON, and plain JSON comes back
- * unchanged from being an expression. */
+/* fuzz_rpc.c (FUZ-06): any message is refused or understood, what is made of it is JSON, and plain JSON comes
+ * back unchanged from being an expression. */
 #include "agent/rpc_methods.h"
 
 #include <string.h>

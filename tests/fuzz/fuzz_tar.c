@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_tar.c: whatever the bytes, the tar reader keeps its promises: names and maps within bounds, pieces
- * inside the file and in order, the same entries however the input is cut; and what the writer makes of an
- * entry is read as the same entry. The first byte chooses the pieces. */
+/* fuzz_tar.c (FUZ-05): whatever the bytes, the tar reader keeps its promises: names and maps within bounds,
+ * pieces inside the file and in order, the same entries however the input is cut; and what the writer makes
+ * of an entry is read as the same entry. The first byte chooses the pieces. */
 #include "base/buf.h"
 #include "image/layer_path.h"
 #include "image/tar_put.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_websocket.c: the frame reader in arbitrary cuts must find what it finds in one piece, and text that it
- * gives out must be UTF-8. The first byte of the input chooses the role and the cut. */
+/* fuzz_websocket.c (FUZ-04): the frame reader in arbitrary cuts must find what it finds in one piece, and
+ * text that it gives out must be UTF-8. The first byte of the input chooses the role and the cut. */
 #include "base/utf8.h"
 #include "net/ws_frame.h"
 

@@ -3,7 +3,10 @@
  * in this process (fake_agent.c). Used by the tests in this directory; needs no privileges.
  *
  *   fake_keeper --dir DIR [--uid N] [--auth-off] [--token TOKEN] [--sleep-after MS] [--freeze-after MS]
- *               [--silence MS]
+ *               [--silence MS] [--alloc FILE]
+ *
+ * --alloc: allocations of the gateway, not ours, fail as this file says (src/base/failpoint_alloc.c); it may
+ * then end itself rather than break a promise, and is started again.
  *
  * Prints one line {"port":P,"gateway":PID} when it listens, and another whenever it has started the gateway
  * anew because it ended. Ends when its standard input does.
@@ -34,6 +37,7 @@ struct options {
     const char *dir, *token;
     const char *uid, *sleep_after_ms, *freeze_after_ms,
         *silence_ms; /* as given: they are passed on to the gateway's command line */
+    const char *alloc;
     bool auth_off;
 };
 
@@ -90,6 +94,8 @@ static pid_t start_gateway(const struct options *o, int listen_fd, int dir_fd, i
         keep_open(listen_fd);
         keep_open(dir_fd);
         (void)setenv("SILICA_GATEWAY_UNCONFINED", "1", 1);
+        if (o->alloc)
+            (void)setenv("SILICA_ALLOC", o->alloc, 1);
         (void)execl("/proc/self/exe", "fake_keeper", "--gateway", fds[0], fds[1], fds[2], o->uid,
                     o->auth_off ? "1" : "0", o->token, o->sleep_after_ms, o->freeze_after_ms, o->silence_ms,
                     (char *)NULL);
@@ -386,7 +392,8 @@ static int run(const struct options *o)
         (void)close(keeper.link);
         keeper.link = -1;
         (void)pthread_mutex_unlock(&keeper.mutex);
-        if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
+        if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL &&
+            !(o->alloc && WTERMSIG(status) == SIGABRT)) {
             (void)fprintf(stderr, "fake_keeper: the gateway died of signal %d\n", WTERMSIG(status));
             return EXIT_FAILURE;
         }
@@ -422,6 +429,8 @@ int main(int argc, char **argv)
             o.freeze_after_ms = argv[++i];
         else if (i + 1 < argc && strcmp(argv[i], "--silence") == 0)
             o.silence_ms = argv[++i];
+        else if (i + 1 < argc && strcmp(argv[i], "--alloc") == 0)
+            o.alloc = argv[++i];
         else
             return 2;
     }

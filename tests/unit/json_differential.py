@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares our JSON reader with Python's, made strict, on generated and mutated documents.
+"""FUZ-03: compares our JSON reader with Python's, made strict, on generated and mutated documents.
 
 usage: json_differential.py PATH-OF-JSON-TOOL [COUNT [SEED]]
 

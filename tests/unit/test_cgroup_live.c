@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_cgroup_live.c: the cgroup module on the kernel's real control groups; needs root.
+/* test_cgroup_live.c: the cgroup module on the kernel's real control groups (OPS-02); needs root.
  *
  * Every test runs with all hierarchies of the host, with v1 only and with v2 only (by hiding lines of
  * mountinfo), each time below a prefix group of its own, which is emptied and removed whatever the outcome.
- */
+ * What a host lacks is skipped; tests/vm/run says how to run this on a machine of another kind. */
 #include "test.h"
 
 #include <dirent.h>

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import socket
+import subprocess
 
 import posture
 import silica
@@ -65,6 +66,11 @@ def test_LEAK_10_deleted_bytes_do_not_come_back(daemon, box):
     daemon.out(box, "for i in $(seq 1 200000); do echo PATTERN-7f3a; done > /workspace/f; sync")
     daemon.destroy(box)
     assert daemon.out(box, "grep -rl PATTERN-7f3a /workspace /tmp /var/tmp 2>/dev/null; true") == ""
+    # nor in what is given out without having been written: blocks of the disk, pages of memory
+    assert daemon.out(box, "fallocate -l 30M /workspace/g && tr -d '\\0' < /workspace/g | wc -c") == "0"
+    assert daemon.out(box, "python3 -c 'import mmap; print(mmap.mmap(-1, 64 << 20).find(b\"PATTERN\"))'") == "-1"
+    for name in daemon.disks():
+        assert subprocess.run(["grep", "-qF", "PATTERN-7f3a", f"{daemon.data}/disks/{name}"]).returncode == 1, name
 
 
 def test_LEAK_12_no_core_dumps(daemon, box):
@@ -73,12 +79,21 @@ def test_LEAK_12_no_core_dumps(daemon, box):
 
 
 def test_LEAK_13_errors_tell_nothing_of_the_host(daemon, box):
-    for method, path, body in (("PUT", "/v1/sandbox/bad!", {}), ("PUT", f"/v1/sandbox/{box}", {"image": "none-such"}),
-                               ("GET", "/v1/sandbox/unknown-one", None), ("GET", "/nowhere", None),
-                               ("PUT", f"/v1/sandbox/{box}", {"limits": {"memoryBytes": 1}}),
-                               ("POST", f"/v1/sandbox/{box}/api/execute", {"cwd": "/none", "command": "x", "sessionId": "__DISABLE_SESSION__"})):
+    api = f"/v1/sandbox/{box}/api"
+    bad = [("PUT", "/v1/sandbox/bad!", {}), ("PUT", f"/v1/sandbox/{box}", {"image": "none-such"}), ("GET", "/v1/sandbox/unknown-one", None), ("GET", "/nowhere", None),
+           ("PUT", f"/v1/sandbox/{box}", {"limits": {"memoryBytes": 1}}), ("PUT", f"/v1/sandbox/{box}", []), ("PUT", f"/v1/sandbox/{box}", {"env": 5}),
+           ("PUT", f"/v1/sandbox/{box}", {"sleepAfter": "soon"}), ("PUT", f"/v1/sandbox/{box}", {"network": "open"}), ("PUT", f"/v1/sandbox/{box}", {"volumes": 1}),
+           ("GET", "/v1/sandbox?state=odd", None), ("POST", "/v1/token", {"scope": "emperor"}), ("DELETE", "/v1/token/nothing", None), ("GET", "/v1/images/export?name=x:1", None),
+           ("POST", "/v1/images/save", {"sandbox": "nobody"}), ("POST", "/v1/images/import", None), ("POST", f"/v1/sandbox/{box}/ports", {"port": 1}),
+           ("DELETE", f"/v1/sandbox/{box}/ports/9", None), ("POST", f"/v1/sandbox/{box}/nothing", {}), ("PATCH", f"/v1/sandbox/{box}", {}),
+           ("POST", f"{api}/execute", {"cwd": "/none", "command": "x", "sessionId": "__DISABLE_SESSION__"}), ("POST", f"{api}/execute", {}), ("GET", f"{api}/nothing", None),
+           ("POST", f"{api}/read", {"path": "/none"}), ("POST", f"{api}/write", {"path": "/proc/x", "content": ""}), ("POST", f"{api}/delete", {"path": "/none"}),
+           ("POST", f"{api}/rename", {"oldPath": "/none", "newPath": "/x"}), ("POST", f"{api}/list-files", {"path": "/none"}), ("GET", f"{api}/process/none", None),
+           ("POST", f"{api}/execute/code", {"code": "1", "language": "cobol"}), ("POST", f"{api}/git/checkout", {"repoUrl": "file:///none"}),
+           ("POST", f"{api}/backup/restore", {"dir": "/x", "archivePath": "/none"})]
+    for method, path, body in bad:
         r = daemon.request(method, path, body)
-        assert r.status >= 400
+        assert r.status >= 400, (method, path, r.body)
         for word in (daemon.dir.encode(), silica.IMAGES.encode(), b"/run/", b"src/", b"0x"):
             assert word not in r.body, r.body
 
@@ -103,9 +118,11 @@ def test_SEC_20_agent_cannot_be_traced(daemon, box):
             "class V(ctypes.Structure): _fields_ = [('b', ctypes.c_void_p), ('n', ctypes.c_size_t)]\n"
             "b = ctypes.create_string_buffer(8); l = V(ctypes.addressof(b), 8); r = V(0x400000, 8)\n"
             "print(libc.process_vm_readv(1, ctypes.byref(l), 1, ctypes.byref(r), 1, 0))\n"
-            "try: open('/proc/1/mem', 'rb'); print('opened')\nexcept OSError as e: print('refused')\n")
+            "try: open('/proc/1/mem', 'rb'); print('opened')\nexcept OSError as e: print('refused')\n"
+            "print(libc.process_vm_writev(1, ctypes.byref(l), 1, ctypes.byref(r), 1, 0))\n"
+            "fd = libc.syscall(434, 1, 0); print(libc.syscall(438, fd, 0, 0), ctypes.get_errno() in (1, 9, 38))\n")  # pidfd_open, pidfd_getfd
     out = daemon.out(box, f"python3 - <<'E'\n{code}E").split("\n")
-    assert out[0].startswith("-1 ") and out[1] == "-1" and out[2] == "refused"
+    assert out[0].startswith("-1 ") and out[1:] == ["-1", "refused", "-1", "-1 True"], out
 
 
 def test_AGT_03_signals_from_inside_are_ignored(daemon, box):

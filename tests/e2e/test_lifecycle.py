@@ -436,4 +436,7 @@ def test_TIME_03_time_outs(quick):
         assert r.status >= 400 and ms / 1000 <= took < ms / 1000 + 1.0, (ms, took, r.body)  # shared machine
     for ms in (2**31, 2**31 - 1, 2**32, 2**40):
         assert d.out("timed", "echo fine", timeoutMs=ms) == "fine"
+    for ms in (0, -1):  # no time at all
+        r = d.request("POST", "/v1/sandbox/timed/api/execute", {"command": "sleep 30", "timeoutMs": ms, "sessionId": f"t{ms}"})
+        assert r.status >= 400 and "0 ms" in r.json["message"], r.body
     d.destroy("timed")

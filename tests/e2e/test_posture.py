@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Isolation posture (catalogue area 1): every task of a sandbox, on every way in, looks as the recipe promises."""
+import json
 import os
 import re
 import zlib
@@ -7,6 +8,7 @@ import zlib
 import posture
 import silica
 from silica import UID_BASE, sandbox_processes, wait_for
+from test_terminal import terminal, until
 
 
 def tasks_of(daemon, box):
@@ -66,6 +68,39 @@ def test_ISO_02_same_on_every_way_in(daemon, box):
     wait_for(ended, what="the process's end")
     logs = daemon.request("GET", f"/v1/sandbox/{box}/api/process/probe/logs").json["stdout"].rstrip("\n")
     assert fresh == first and less == first and logs == first
+
+
+def status_lines(text):
+    return sorted(line for line in text.replace("\r", "").splitlines() if re.match(r"(Cap|NoNewPrivs|Seccomp:|Groups)", line))
+
+
+def test_ISO_02_interpreters_and_terminals(daemon, box):
+    """Code of a context, what that code starts, and a shell in a terminal."""
+    expected = status_lines(daemon.out(box, "cat /proc/self/status"))
+    assert len(expected) >= 8
+    for language, code in (("python", "import subprocess; print(open('/proc/self/status').read(), subprocess.getoutput('cat /proc/self/status'))"),
+                           ("javascript", "console.log(require('fs').readFileSync('/proc/self/status', 'utf8') + require('child_process').execSync('cat /proc/self/status'))")):
+        r = daemon.request("POST", f"/v1/sandbox/{box}/api/execute/code", {"code": code, "language": language}, timeout=120)
+        assert r.status == 200, r.body
+        events = [json.loads(line[6:]) for line in r.body.decode().splitlines() if line.startswith("data: ")]
+        text = "".join(e.get("text", "") for e in events if e["type"] == "stdout").replace(" Name:", "\nName:")
+        assert status_lines(text) == sorted(expected * 2), (language, text)
+    with terminal(daemon, box) as ws:
+        ws.send(b"cat /proc/self/status; echo E''ND\n")
+        assert status_lines(until(ws, b"END").decode()) == expected
+
+
+def test_ISO_02_after_adoption(daemon_factory):
+    """What a new daemon starts in a sandbox it has taken over."""
+    d = daemon_factory("iso2", pool=0).start()
+    before = status_lines(d.out("x", "cat /proc/self/status"))
+    d.kill()
+    d.start()
+    for fields in ({}, {"sessionId": "new"}, {"sessionId": "__DISABLE_SESSION__"}):
+        assert status_lines(d.out("x", "cat /proc/self/status", **fields)) == before
+    for pid, inside in tasks_of(d, "x").items():
+        check(pid, inside)
+    d.destroy("x")
 
 
 def test_ISO_03_every_thread(daemon, box):

@@ -438,7 +438,7 @@ int keeper_main(const struct keeper_config *config)
     k->config = config;
     k->next_disk = 1;
     k->outbox_last = &k->outbox;
-    k->tls_fd = k->docker_fd = -1;
+    k->tls_fd = k->docker_fd = k->filter_fd = k->filter.fd = -1;
     k->gateway_fd = k->gateway_pidfd = k->gateway.fd = k->gateway_exit.fd = -1;
     k->disks_fd = k->volumes_fd = k->env.images_fd = k->env.slots_fd = k->env.host.scratch_fd = -1;
     k->slot_used = calloc(config->slots, 1);
@@ -450,6 +450,7 @@ int keeper_main(const struct keeper_config *config)
         (r = loop_signal(k->loop, SIGCHLD, on_child, k, &e)) == 0 && (r = prepare(k, &e)) == 0 &&
         (r = link_start(k, &e)) == 0) {
         keeper_images_clean(k);
+        keeper_filter_watch(k);
         pool_refill(k);
         r = loop_run(k->loop);
     }
@@ -462,8 +463,10 @@ int keeper_main(const struct keeper_config *config)
     workers_free(k->settlers);
     workers_free(k->imagers);
     ledger_free(k->ledger);
-    if (k->loop)
+    if (k->loop) {
         box_forget_all(k);
+        keeper_filter_forget(k);
+    }
     network_close(k->env.network, k->slot_used);
     disk_store_free(k->env.disks);
     volume_store_free(k->env.volumes);

@@ -63,8 +63,11 @@ struct keeper {
     int gateway_pidfd;
     unsigned gateway_life; /* which one it is: an answer is for the one that asked */
     struct timer gateway_restart;
-    int docker_fd;      /* listening, for the gateway: <run>/docker.sock, root's alone */
-    int tls_fd;         /* a memfd, see tls_files.h; -1: no TLS */
+    int docker_fd;        /* listening, for the gateway: <run>/docker.sock, root's alone */
+    int tls_fd;           /* a memfd, see tls_files.h; -1: no TLS */
+    struct source filter; /* tells of changes of the packet filter (keeper_filter.c) */
+    int filter_fd;
+    struct timer filter_retry;
     int64_t meminfo_ms; /* when the host's state was read last */
     bool host_full;
     char host_full_why[128];
@@ -124,6 +127,10 @@ int link_start(struct keeper *k, struct error *reterr);
 void link_stop(struct keeper *k);
 void link_reload(struct keeper *k); /* the certificates may have changed */
 void link_reply(struct keeper *k, const struct keeper_reply *reply, int fd); /* fd stays the caller's */
+
+/* the packet filter (keeper_filter.c) */
+void keeper_filter_watch(struct keeper *k); /* it is put back when somebody removes it */
+void keeper_filter_forget(struct keeper *k);
 
 /* On a worker: ends sb (NULL: it does not run) and then removes the disk (0: it is kept, free to be used
  * again). hold: with sb, where to say that its disk stays mounted (NULL: it must not); without, what is to be

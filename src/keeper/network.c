@@ -448,6 +448,38 @@ int network_begin(struct network *n, const unsigned char *slot_used, struct erro
     return r < 0 ? r : try_pair(n, reterr);
 }
 
+static void end_what_slipped_through(struct network *n, const struct link_scan *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        struct network_terms terms;
+        unsigned slot;
+        struct error e;
+        if (!slot_of(&n->table, s->boxes[i].link, &slot))
+            continue;
+        network_terms_read(n->slots_fd, slot, &terms);
+        if (network_cut(n, slot, &terms, &e) < 0)
+            log_warn("slot %u: %s", slot, e.msg);
+    }
+}
+
+int network_restore(struct network *n, const unsigned char *slot_used, struct error *reterr)
+{
+    struct link_scan s;
+    int r = nft_table_exists(&n->table);
+    if (r != 0)
+        return r < 0 ? error_sys(reterr, -r, "look for the packet filter") : 0;
+    r = scan_links(&s, n, slot_used);
+    if (r < 0)
+        (void)error_sys(reterr, -r, "list the host's links");
+    else
+        r = nft_table_replace(&n->table, s.boxes, s.count, reterr);
+    if (r == 0)
+        end_what_slipped_through(n, &s);
+    free(s.boxes); /* leftover links stay: sandboxes are being made and ended meanwhile */
+    free(s.leftovers);
+    return r < 0 ? r : 1;
+}
+
 void network_close(struct network *n, const unsigned char *slot_used)
 {
     struct link_scan s;

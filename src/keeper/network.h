@@ -33,6 +33,9 @@ int network_open(const struct network_config *config, struct network **ret, stru
 /* Writes the packet filter for the links of the slots in use, removes all other links of ours, opens the way
  * to the uplink. Before any call below. */
 int network_begin(struct network *n, const unsigned char *slot_used, struct error *reterr);
+/* Writes the packet filter anew if it is not there any more, and ends what could not have begun with it. 1:
+ * it did; 0: it is there. */
+int network_restore(struct network *n, const unsigned char *slot_used, struct error *reterr);
 /* Takes back what network_begin did unless slots are still in use, and frees. NULL is fine. */
 void network_close(struct network *n, const unsigned char *slot_used);
 /* For a daemon without a network: removes whatever an earlier one with this instance name left. */

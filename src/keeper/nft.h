@@ -34,6 +34,7 @@ struct nft_box {
 int nft_table_replace(const struct nft_table *t, const struct nft_box *boxes, size_t count,
                       struct error *reterr);
 int nft_table_remove(const struct nft_table *t); /* 0 also when there is none */
+int nft_table_exists(const struct nft_table *t); /* 1, 0, or -errno */
 
 /* nft_box.c */
 int nft_box_add(const struct nft_table *t, const struct nft_box *box, struct error *reterr);

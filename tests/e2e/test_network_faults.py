@@ -28,8 +28,11 @@ def nft(lab, text):
 
 
 def forbidden_reached(d, sandbox):
-    r = d.probe(sandbox, [f"tcp {a} 80" for a in FORBIDDEN] + [f"tcp {HOST} 8787"], wait=0.5)
-    return {target: answer for target, answer in r.items() if answer == "hello"}
+    """What arrives where it must not, answered or not, and whether the daemon's own port can be connected to."""
+    before = len(d.lab.visits())
+    d.probe(sandbox, [f"{kind} {a} {port}" for a in FORBIDDEN for kind, port in (("tcp", 80), ("udp", 9000))], wait=0.3)
+    host = d.out(sandbox, f"python3 -c \"import socket; s = socket.socket(); s.settimeout(0.3); print(s.connect_ex(('{HOST}', 8787)))\"")
+    return [v for v in d.lab.visits()[before:] if v.split()[1] in FORBIDDEN] + (["the daemon's port"] if host == "0" else [])
 
 
 def reaches(d, sandbox):
@@ -70,6 +73,26 @@ def test_NET_11_rules_of_others_are_left_alone(lab, net):
     net.destroy("beside")
     assert lab.on_host("nft", "list", "table", "inet", "theirs") == before
     nft(lab, "delete table inet theirs\n")
+
+
+def test_NET_11_the_whole_rule_set_is_flushed(lab, net):
+    """Ours is back at once, with each sandbox's own terms; what was connected in between and is forbidden is ended."""
+    r = net.request("PUT", "/v1/sandbox/listed", {"network": {"mode": "allowlist", "allow": [f"{SITE}:80"]}})
+    assert r.status == 201, r.body
+    net.out("open", "true")
+    table = f"silica-{net.instance}"
+    for _ in range(2):
+        nft(lab, "flush ruleset\n")
+        wait_for(lambda: table in lab.on_host("nft", "list", "tables"), what="our table")
+        wait_for(lambda: reaches(net, "open"), what="the way out")
+        assert reaches(net, "listed")
+        assert not forbidden_reached(net, "open") and not forbidden_reached(net, "listed")
+        assert net.probe("listed", ["tcp 203.0.113.1 80"])["tcp 203.0.113.1 80"] != "hello", "it is not on the list"
+    assert net.log().count("it is in place again") >= 2
+    net.out("later", "true")
+    assert reaches(net, "later") and not forbidden_reached(net, "later")
+    for name in ("listed", "open", "later"):
+        net.destroy(name)
 
 
 def test_REC_21_netlink_without_buffers_in_the_keeper(lab, net, tmp_path):

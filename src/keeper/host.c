@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host.c: see host.h. */
 #include "keeper/host.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/securebits.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +24,10 @@
 #define MFD_EXEC 0x0010U
 #endif
 
-enum { AGENT_MAX_BYTES = 16 << 20 };
+enum {
+    AGENT_MAX_BYTES = 16 << 20,
+    OPEN_FILE_BYTES = 128, /* what the kernel keeps of an open file is somewhat larger */
+};
 
 const struct host_device host_devices[HOST_DEVICE_COUNT] = {
     {"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
@@ -127,6 +132,24 @@ int host_agent_memfd(const struct host *h, int *ret_fd, struct error *reterr)
         return error_sys(reterr, errno, "seal the agent");
     *ret_fd = take_fd(fd);
     return 0;
+}
+
+void host_raise_file_max(void)
+{
+    static const char setting[] = "/proc/sys/fs/file-max";
+    uint64_t enough = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / OPEN_FILE_BYTES;
+    char text[32];
+    auto_close int fd = open(setting, O_RDWR | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : pread(fd, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    if (n > 0 && strtoull(text, NULL, 10) >= enough)
+        return;
+    int len = snprintf(text, sizeof text, "%" PRIu64, enough);
+    if (n > 0 && pwrite(fd, text, (size_t)len, 0) == len)
+        log_info("%s is %s now: memory bounds the number of open files", setting, text);
+    else
+        log_warn("%s cannot be raised to %s: one sandbox may take all files that the host can open", setting,
+                 text);
 }
 
 int host_worker_start(const struct host *h, struct error *reterr)

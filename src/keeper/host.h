@@ -29,6 +29,12 @@ struct host {
 int host_prepare(struct host *h, const char *run_dir, const char *agent_path, struct error *reterr);
 void host_done(struct host *h);
 
+/* Open files are charged to the sandbox that opens them, so its memory runs out first, unless the kernel's
+ * bound for all files of the host (by default a tenth of what memory could hold) comes before: then there
+ * would be none left for the others. Raises that bound to what memory can hold, as systemd does; never lowers
+ * it. */
+void host_raise_file_max(void);
+
 /* A sealed memfd with its own copy of the agent. */
 int host_agent_memfd(const struct host *h, int *ret_fd, struct error *reterr);
 

@@ -384,6 +384,7 @@ static int prepare(struct keeper *k, struct error *reterr)
         (r = ledger_matches_disks(k, reterr)) < 0 || (r = ledger_load(k->ledger, row_found, k, reterr)) < 0 ||
         (r = network_prepare(k, reterr)) < 0)
         return r;
+    host_raise_file_max();
     (void)slot_dir_scan(k->env.slots_fd, slot_found, k);
     (void)cgroup_host_scan(k->env.cgroups, group_found, k);
     (void)disk_store_scan(k->env.disks, disk_found, k);

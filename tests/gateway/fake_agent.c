@@ -225,14 +225,19 @@ static void put_json_bytes(struct text *t, const char *s, size_t n)
     put(t, "\"");
 }
 
-static bool send_json(int fd, int status, const struct text *body)
+static bool send_head(int fd, int status, const struct text *body)
 {
     char head[256];
     (void)snprintf(head, sizeof head,
                    "HTTP/1.1 %d X\r\nContent-Type: application/json\r\nAccess-Control-Allow-Origin: *\r\n"
                    "Content-Length: %zu\r\n\r\n",
                    status, body->len);
-    return send_text(fd, head) && send_all(fd, body->data, body->len);
+    return send_text(fd, head);
+}
+
+static bool send_json(int fd, int status, const struct text *body)
+{
+    return send_head(fd, status, body) && send_all(fd, body->data, body->len);
 }
 
 static bool report(struct conn *c, const struct request *r)
@@ -259,7 +264,7 @@ static bool report(struct conn *c, const struct request *r)
     put_json_bytes(&t, r->body, r->kept);
     put(&t, ",\"requestsOnConnection\":%u,\"generation\":%llu}", c->requests,
         (unsigned long long)c->generation);
-    return send_json(c->fd, 200, &t);
+    return strcmp(r->method, "HEAD") == 0 ? send_head(c->fd, 200, &t) : send_json(c->fd, 200, &t);
 }
 
 static bool count(struct conn *c)

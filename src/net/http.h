@@ -46,8 +46,9 @@ struct http_limits {
     int idle_timeout_ms;    /* keep-alive connection without a request; then closed */
     int body_grace_ms;      /* a body slower than body_min_bps after this time: 408 and close */
     uint64_t body_min_bps;  /* 0 = no minimum */
-    size_t connections_max; /* beyond: accepted, answered 503, closed */
-    size_t per_peer_max;    /* same, per IPv4/IPv6 address; 0 = no limit (unix sockets never count) */
+    size_t connections_max; /* beyond: the one that waits longest for a request is closed; none: 503 to the
+                               newcomer */
+    size_t per_peer_max;    /* per IPv4/IPv6 address, beyond: 503; 0 = no limit (unix sockets never count) */
     uint64_t
         collected_max; /* bytes of all bodies in http_request_collect; beyond: 429 and close; 0 = no limit */
     size_t send_high;  /* http_response_write returns false above this many queued bytes ... */

@@ -148,6 +148,8 @@ static void set_deadline(struct conn *c, enum conn_timing timing, int64_t ms)
     c->deadline_us = timing == TIMING_NONE ? 0 : loop_now_us(c->server->loop) + ms * 1000;
     if (c->deadline_us && (!loop_timer_running(&c->timer) || c->timer.deadline_us > c->deadline_us))
         arm(c);
+    if (timing == TIMING_IDLE || timing == TIMING_HEAD)
+        http_server_renew(c->server, c);
 }
 
 /* The message is bad, or too slow: an answer if it is not too late for one, then the end. */
@@ -597,11 +599,7 @@ int conn_new(struct http_server *s, int fd, struct peer *peer, const char *name)
         return r;
     }
     c->peer = peer;
-    c->next = s->conns;
-    if (c->next)
-        c->next->prev = &c->next;
-    c->prev = &s->conns;
-    s->conns = c;
+    http_server_remember(s, c);
     s->conn_count++;
     s->refs++;
     update_deadline(c);

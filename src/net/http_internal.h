@@ -29,7 +29,8 @@ struct http_server {
     struct http_server_config config;
     struct loop *loop;
     struct listener *listeners;
-    struct conn *conns;
+    struct conn *conns; /* those that came, or began to wait for a request, last come first */
+    struct conn *oldest;
     size_t conn_count;
     uint64_t collected; /* bytes in the bodies of all connections */
     size_t refs;        /* the owner's and one per connection whose memory lives */
@@ -108,7 +109,9 @@ struct conn {
 
 /* http_server.c */
 void http_server_unref(struct http_server *s);
-void http_server_forget(struct http_server *s, struct conn *c); /* c leaves the list and the counts */
+void http_server_forget(struct http_server *s, struct conn *c);   /* c leaves the list and the counts */
+void http_server_remember(struct http_server *s, struct conn *c); /* as the newest */
+void http_server_renew(struct http_server *s, struct conn *c);    /* makes it the newest again */
 
 /* http_conn.c */
 int conn_new(struct http_server *s, int fd, struct peer *peer,

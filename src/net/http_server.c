@@ -21,6 +21,7 @@ enum {
     KEEPALIVE_IDLE_S = 60, /* a peer that vanished without a word is noticed after 2 minutes */
     KEEPALIVE_STEP_S = 15,
     KEEPALIVE_COUNT = 4,
+    ROOM_LOOKS = 64, /* at connections that may make room for another one */
 };
 
 struct listener {
@@ -128,6 +129,50 @@ static void turn_away(struct http_server *s, int fd)
     (void)close(fd);
 }
 
+void http_server_remember(struct http_server *s, struct conn *c)
+{
+    c->next = s->conns;
+    c->prev = &s->conns;
+    if (c->next)
+        c->next->prev = &c->next;
+    else
+        s->oldest = c;
+    s->conns = c;
+}
+
+static void list_remove(struct http_server *s, struct conn *c)
+{
+    *c->prev = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    else
+        s->oldest = c->prev == &s->conns ? NULL : container_of(c->prev, struct conn, next);
+}
+
+void http_server_renew(struct http_server *s, struct conn *c)
+{
+    if (s->conns == c)
+        return;
+    list_remove(s, c);
+    http_server_remember(s, c);
+}
+
+/* A full house: who has been here longest without asking for anything makes room for the newcomer, so that
+ * nobody can keep the others out with connections alone. Those found busy go to the other end, where the next
+ * look does not meet them. */
+static bool make_room(struct http_server *s)
+{
+    for (int i = 0; i < ROOM_LOOKS && s->oldest; i++) {
+        struct conn *c = s->oldest;
+        if (!c->busy && (c->timing == TIMING_IDLE || c->timing == TIMING_HEAD)) {
+            conn_close(c);
+            return true;
+        }
+        http_server_renew(s, c);
+    }
+    return false;
+}
+
 /* Takes fd. */
 static bool admit(struct http_server *s, int fd, const struct sockaddr_storage *ss, bool secure)
 {
@@ -136,7 +181,8 @@ static bool admit(struct http_server *s, int fd, const struct sockaddr_storage *
     struct peer *peer = NULL;
     bool counts = peer_name(ss, name, sizeof name, address) && s->config.limits.per_peer_max > 0;
 
-    if (s->conn_count >= s->config.limits.connections_max || (counts && !(peer = peer_enter(s, address)))) {
+    if ((s->conn_count >= s->config.limits.connections_max && !make_room(s)) ||
+        (counts && !(peer = peer_enter(s, address)))) {
         turn_away(s, fd);
         return false;
     }
@@ -151,9 +197,7 @@ static bool admit(struct http_server *s, int fd, const struct sockaddr_storage *
 
 void http_server_forget(struct http_server *s, struct conn *c)
 {
-    *c->prev = c->next;
-    if (c->next)
-        c->next->prev = c->prev;
+    list_remove(s, c);
     s->conn_count--;
     peer_leave(s, take_ptr(c->peer));
 }

@@ -15,7 +15,7 @@ def clean(d):
     return not d.leftovers() and not d.disks() and not sandbox_processes(d)
 
 
-def test_HYG_01_two_hundred_cycles(daemon_factory):
+def test_HYG_01_DOS_33_two_hundred_cycles(daemon_factory):
     d = daemon_factory("hyg1", pool=2).start()
     before_mounts, before_ids = mounts(), ids_in_use()
     d.out("warm", "true")

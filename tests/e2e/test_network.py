@@ -249,6 +249,22 @@ def test_DOS_27_new_connections_are_limited(lab, net):
     net.destroy("flood")
 
 
+def test_DOS_28_the_hosts_neighbour_table(lab, net):
+    """A sandbox's link has two addresses: whomever it sends to, the host looks for nobody on it."""
+    ours = address(net, "many")
+    before = len(lab.on_host("ip", "neigh", "show", "nud", "all").splitlines())
+    first, second, _, _ = ours.split(".")
+    net.out("many", f"""python3 -c "
+import socket
+s = socket.socket(2, 2)
+for i in range(5000):
+    try: s.sendto(b'x', (f'{first}.{second}.{{i >> 8}}.{{i & 255}}', 9000))
+    except OSError: pass
+" """)
+    assert len(lab.on_host("ip", "neigh", "show", "nud", "all").splitlines()) <= before + 2
+    net.destroy("many")
+
+
 LOOP = """python3 -c "
 import socket, time
 open('/workspace/begun', 'w')

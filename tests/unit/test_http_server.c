@@ -899,7 +899,7 @@ TEST(http_server_paused_reader)
 
 /* ------------------------------------------------------------------ time */
 
-TEST(http_server_slow_head_is_408)
+TEST(http_13_slow_head_is_408)
 {
     struct peer p;
     begin();
@@ -913,7 +913,7 @@ TEST(http_server_slow_head_is_408)
     close_one(&p);
 }
 
-TEST(http_server_idle_connection_is_closed)
+TEST(http_14_idle_connection_is_closed)
 {
     struct peer p;
     begin();
@@ -944,7 +944,7 @@ TEST(http_server_busy_connection_outlives_the_idle_time)
     close_one(&p);
 }
 
-TEST(http_server_slow_body_is_408)
+TEST(http_13_slow_body_is_408)
 {
     struct peer p;
     begin();
@@ -1358,10 +1358,14 @@ TEST(http_server_connection_limit)
     serve();
     listen_tcp(name);
     connect_tcp(&a, name);
-    STEP_UNTIL(&a, http_server_connections(server) == 1);
+    PEER_SEND(&a, GET("/hold")); /* who waits for an answer stays */
+    STEP_UNTIL(&a, held);
     connect_tcp(&b, name);
     STEP_UNTIL(&b, b.eof);
     CHECK_INT(status_of(&b), 503);
+    CHECK(!a.eof);
+    http_respond(take_ptr(held), 200, NULL, "at last", 7);
+    STEP_UNTIL(&a, ends_with(&a, "at last"));
     peer_done(&a);
     STEP_UNTIL(NULL, http_server_connections(server) == 0);
     connect_tcp(&a, name);
@@ -1369,6 +1373,45 @@ TEST(http_server_connection_limit)
     STEP_UNTIL(&a, ends_with(&a, "pong again"));
     peer_done(&b);
     close_one(&a);
+}
+
+/* Of those who ask for nothing, or not to the end (HTTP-13), the oldest makes room for the newcomer. */
+TEST(http_14_the_longest_idle_makes_room)
+{
+    struct peer asked, silent, slow, late;
+    char name[64];
+    begin();
+    limits.connections_max = 3;
+    serve();
+    listen_tcp(name);
+    connect_tcp(&silent, name);
+    STEP_UNTIL(NULL, http_server_connections(server) == 1);
+    connect_tcp(&slow, name);
+    PEER_SEND(&slow, "GET / HTTP/1.1\r\nHost:");
+    STEP_UNTIL(NULL, http_server_connections(server) == 2);
+    connect_tcp(&asked, name);
+    PEER_SEND(&asked, GET("/ping?first"));
+    STEP_UNTIL(&asked, ends_with(&asked, "pong first"));
+
+    connect_tcp(&late, name);
+    PEER_SEND(&late, GET("/ping?late"));
+    STEP_UNTIL(&late, ends_with(&late, "pong late"));
+    STEP_UNTIL(&silent, silent.eof);
+    CHECK_INT(http_server_connections(server), 3);
+    peer_done(&silent);
+
+    connect_tcp(&silent, name);
+    PEER_SEND(&silent, GET("/ping?again"));
+    STEP_UNTIL(&silent, ends_with(&silent, "pong again"));
+    STEP_UNTIL(&slow, slow.eof);
+    CHECK_INT(buf_len(&slow.got), 0);
+    buf_clear(&asked.got);
+    PEER_SEND(&asked, GET("/ping?still"));
+    STEP_UNTIL(&asked, ends_with(&asked, "pong still"));
+    peer_done(&silent);
+    peer_done(&slow);
+    peer_done(&late);
+    close_one(&asked);
 }
 
 TEST(http_server_limit_per_peer)

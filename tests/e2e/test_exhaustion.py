@@ -311,3 +311,19 @@ while True:
         daemon.destroy(f"beside-{i}")
     assert daemon.request("GET", f"/v1/sandbox/{hog}/api/process/hog").json["process"]["status"] == "running"
     assert daemon.request("GET", f"/v1/sandbox/{hog}").json["memoryBytes"] <= LIMIT
+
+
+def test_DOS_40_every_class_of_stress(daemon, hog, neighbour):
+    """stressors.py, which has one for each part of the kernel that a sandbox can reach."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "stressors.py")) as f:
+        r = daemon.request("POST", f"/v1/sandbox/{hog}/api/write", {"path": "/workspace/stressors.py", "content": f.read()})
+    assert r.status == 200, r.body
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(daemon.exec, hog, f"python3 /workspace/stressors.py {os.environ.get('SILICA_STRESS_SECONDS', 0.3)}",
+                              timeout=600, sessionId=SESSIONLESS)
+        while not running.done():
+            assert daemon.out(neighbour, "echo ok") == "ok"
+            assert daemon.request("GET", "/health", auth=False).status == 200
+            time.sleep(0.05)
+    assert "all 29" in running.result()["stdout"], running.result()["stdout"] + running.result()["stderr"]
+    assert "failed" not in running.result()["stdout"], running.result()["stdout"]

@@ -293,6 +293,18 @@ def test_API_14_unknown_fields(daemon, pair):
 # ------------------------------------------------------------------ records
 
 
+@pytest.mark.parametrize("where", ["0.0.0.0:8787", "[::]:8787", "192.0.2.7:8787"])
+def test_AUTH_13_without_a_token_only_on_this_machine(tmp_path, where):
+    """In a network of its own, which has such an address, so that only the rule can be the reason."""
+    serve = [silica.BIN, "serve", "--no-auth", "--network", "none", "--data", f"{tmp_path}/data", "--run", f"{tmp_path}/run",
+             "--images", silica.IMAGES, "--agent", silica.AGENT, "--listen", "127.0.0.1:8786", "--listen", where]
+    script = "ip link set lo up && ip addr add 192.0.2.7/32 dev lo && exec \"$@\""
+    r = subprocess.run(["unshare", "-n", "sh", "-c", script, "sh", *serve], capture_output=True, text=True, timeout=30,
+                       env={"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0"})
+    assert r.returncode not in (0, None) and "--no-auth is for loopback and unix sockets" in r.stderr, r.stderr
+    assert not os.path.exists(f"{tmp_path}/run/slots")
+
+
 def test_AUTH_14_modes_of_sockets_and_files(daemon_factory):
     d = daemon_factory("auth14").start()
     d.out("m", "true")

@@ -146,6 +146,41 @@ def test_DOS_31_processes_until_the_tasks_are_used_up(daemon, box, unharmed):
     assert daemon.out(box, "echo ok") == "ok"
 
 
+def test_DOS_31_contexts_until_there_is_no_room(daemon, box, unharmed):
+    r = daemon.request("PUT", f"/v1/sandbox/{box}", {"limits": {"tasks": 64}})
+    assert r.status == 201, r.body
+    answers = []
+    while len(answers) < 100 and (not answers or answers[-1].status == 200):
+        answers.append(daemon.request("POST", f"{api(box)}/contexts", {"language": "javascript"}))
+    assert len(answers) > 2 and answers[-1].status in (429, 500, 503) and answers[-1].json["code"], answers[-1].body
+    assert daemon.request("GET", f"{api(box)}/ping").status == 200
+    for context in daemon.request("GET", f"{api(box)}/contexts").json["contexts"]:
+        assert daemon.request("DELETE", f"{api(box)}/contexts/{context['id']}").status == 200
+    assert daemon.out(box, "echo ok") == "ok"
+
+
+def test_DOS_31_watches(daemon, box, unharmed):
+    """As many as there are places for requests, and more: those who are let in get their first word, the others are told."""
+    daemon.out(box, "mkdir /workspace/watched")
+    body = json.dumps({"path": "/workspace/watched"})
+    sockets, statuses = [], set()
+    try:
+        for _ in range(1500):
+            s = socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
+            sockets.append(s)
+            s.sendall((f"POST {api(box)}/watch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+                       f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}").encode())
+        for s in sockets:
+            statuses.add(int(s.recv(4096).split()[1]))
+        assert 200 in statuses and statuses <= {200, 429, 503}, statuses
+        assert daemon.request("GET", "/health", auth=False).status == 200
+    finally:
+        for s in sockets:
+            s.close()
+    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}").json["activeRequests"] == 0, 30, "the end of the watches")
+    assert daemon.out(box, "echo ok") == "ok"
+
+
 def test_DOS_20_readers_that_stop(daemon, box, unharmed):
     """Twenty streams of yes, read by nobody: the commands stand still, nobody's memory grows."""
     daemon.out(box, "true")

@@ -293,6 +293,28 @@ def test_API_14_unknown_fields(daemon, pair):
 # ------------------------------------------------------------------ records
 
 
+def test_AUTH_08_tokens_of_a_real_daemon(daemon_factory):
+    """In no file, no log, no child's arguments, environment or memory files: only their hashes are."""
+    d = daemon_factory("auth8").start()
+    made = d.request("POST", "/v1/token", {"scope": "admin", "name": "written"}).json["token"]
+    assert d.request("GET", "/v1/sandbox", headers={"Authorization": f"Bearer {made}"}).status == 200
+    assert d.request("GET", "/v1/sandbox", headers={"Authorization": f"Bearer {made}x"}).status == 401
+    assert made not in d.out("t8", "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'")
+    secrets = [made.encode(), silica.TOKEN.encode()]
+    found = [d.log_path]
+    for path in (d.data, d.run_dir):
+        found += [f"{top}/{name}" for top, _, names in os.walk(path) for name in names
+                  if stat.S_ISREG(os.lstat(f"{top}/{name}").st_mode) and "/disks" not in top]
+    with open(f"/proc/{d.proc.pid}/task/{d.proc.pid}/children") as f:
+        children = f.read().split()
+    found += [f"/proc/{pid}/{name}" for pid in [*children, *sandbox_processes(d)] for name in ("cmdline", "environ")]
+    assert children and sandbox_processes(d)
+    for path in found:
+        with open(path, "rb") as f:
+            data = f.read()
+        assert not [s for s in secrets if s in data], path
+
+
 @pytest.mark.parametrize("where", ["0.0.0.0:8787", "[::]:8787", "192.0.2.7:8787"])
 def test_AUTH_13_without_a_token_only_on_this_machine(tmp_path, where):
     """In a network of its own, which has such an address, so that only the rule can be the reason."""

@@ -244,6 +244,44 @@ TEST(upstream_strange_descriptors_are_closed)
     CHECK_INT(open_files(), before);
 }
 
+static int strange_descriptor(int kind)
+{
+    int fd = -1;
+    struct error e;
+    switch (kind) {
+    case 0:
+        return open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    case 1:
+        return epoll_create1(EPOLL_CLOEXEC);
+    case 2: /* it would be readable, and give away connections */
+        return socket_listen_tcp("127.0.0.1:0", &fd, &e) == 0 ? fd : -1;
+    case 3:
+        return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    default: /* of the right kind, and connected to nobody */
+        return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    }
+}
+
+/* AGT-07 */
+TEST(upstream_other_kinds_of_descriptors)
+{
+    int before = open_files();
+    for (int kind = 0; kind < 5; kind++) {
+        struct scene s;
+        scene_begin(&s);
+        auto_close int fd = strange_descriptor(kind);
+        REQUIRE(fd >= 0);
+        upstream_get(&s.pool, &s.want);
+        keeper_answers(&s, 0);
+        CHECK_INT(socket_send_fd(s.agent, "k", 1, fd), 1);
+        (void)loop_step(s.loop, 1000);
+        CHECK_INT(s.calls, 1);
+        CHECK(!s.client && s.err < 0);
+        scene_end(&s);
+    }
+    CHECK_INT(open_files(), before);
+}
+
 TEST(upstream_cancelled_and_refused_by_the_keeper)
 {
     struct scene s;

@@ -51,6 +51,7 @@ enum {
     KEY_GATEWAY_UID,
     KEY_NETWORK,
     KEY_NETWORK_POOL,
+    KEY_IPV6,
     KEY_ALLOW,
     KEY_DNS,
     KEY_INSTANCE,
@@ -132,6 +133,9 @@ const struct option serve_options[] = {
      "addresses and networks, perhaps with :PORT"},
     {KEY_NETWORK_POOL, "network-pool", 0, "CIDR", "SILICA_NETWORK_POOL",
      "private addresses for the links of sandboxes, two each (default 10.213.0.0/16)"},
+    {KEY_IPV6, "ipv6", 0, "on|off|CIDR", "SILICA_IPV6",
+     "IPv6 for sandboxes besides IPv4, behind this host's own address; CIDR: the private /64 their addresses "
+     "are of (default off)"},
     {KEY_DNS, "dns", 0, "ADDRESS[,ADDRESS]", "SILICA_DNS",
      "name servers of sandboxes, reachable on port 53 even if private (default: those of this host)"},
     {KEY_SANDBOX_PROXY, "sandbox-proxy", 0, "URL", "SILICA_SANDBOX_PROXY",
@@ -343,6 +347,8 @@ static int set_one(struct settings *s, int key, const char *source, const char *
         return set_network(c, source, value, reterr);
     case KEY_NETWORK_POOL:
         return network_pool_parse(value, &c->network_pool, &c->network_pool_prefix, reterr);
+    case KEY_IPV6:
+        return network_ipv6_parse(value, &c->ipv6_prefix, reterr);
     case KEY_ALLOW:
         return set_allow(c, source, value, reterr);
     case KEY_DNS:

@@ -3,7 +3,6 @@
  * of "good.com", and neither has "notgood.com". */
 #include "gateway/allow_list.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -91,18 +90,20 @@ static int read_name(const char *text, char *host, struct entry *e, struct error
 static int read_network(const char *text, char *host, struct entry *e, struct error *reterr)
 {
     char *slash = strchr(host, '/');
-    unsigned prefix = 32;
-    struct in_addr in;
+    unsigned bits = strchr(host, ':') ? IP_BITS : IP_BITS - IP_V4_BITS, prefix = bits;
+    struct ip address;
     if (slash) {
         *slash = '\0';
-        if (read_number(slash + 1, 32, &prefix) < 0)
-            return refuse(text, "has no prefix between 1 and 32", reterr);
+        if (read_number(slash + 1, bits, &prefix) < 0)
+            return refuse(
+                text, bits == IP_BITS ? "has no prefix between 1 and 128" : "has no prefix between 1 and 32",
+                reterr);
     }
-    if (inet_pton(AF_INET, host, &in) != 1)
+    if (!ip_parse(host, &address))
         return refuse(text, "looks like an address and is none", reterr);
-    e->rule = (struct keeper_rule){.address = in.s_addr, .prefix = (uint8_t)prefix, .port = e->port};
-    uint32_t tail = prefix ? UINT32_MAX >> (prefix - 1) >> 1 : UINT32_MAX;
-    if (ntohl(in.s_addr) & tail)
+    e->rule = (struct keeper_rule){
+        .address = address, .prefix = (uint8_t)(IP_BITS - bits + prefix), .port = e->port};
+    if (!ip_is_network(&address, e->rule.prefix))
         return refuse(text, "has bits behind its prefix", reterr);
     if (!keeper_rule_can_open(&e->rule))
         return refuse(text, "contains addresses that no list can open (this host, link-local, multicast)",
@@ -110,47 +111,75 @@ static int read_network(const char *text, char *host, struct entry *e, struct er
     return 0;
 }
 
+/* Where the host ends and a port begins; NULL: there is none. IPv6 has colons of its own, and brackets if
+ * there is a port behind them. *host: without them. */
+static int split_port(const char *text, char **host, char **ret_port, struct error *reterr)
+{
+    *ret_port = NULL;
+    if ((*host)[0] == '[') {
+        char *end = strchr(++*host, ']');
+        if (!end || (end[1] && end[1] != ':') || !strchr(*host, ':') || strchr(*host, ':') > end)
+            return refuse(text, "is not an address in brackets, such as [2606:4700::1111]:443", reterr);
+        *ret_port = end[1] ? end + 2 : NULL;
+        *end = '\0';
+        return 0;
+    }
+    char *colon = strchr(*host, ':');
+    if (!colon || strchr(colon + 1, ':'))
+        return 0;
+    *colon = '\0';
+    *ret_port = colon + 1;
+    return 0;
+}
+
 static int entry_read(const char *text, struct entry *e, struct error *reterr)
 {
-    char host[ALLOW_ENTRY_CHARS + 1];
+    char place[ALLOW_ENTRY_CHARS + 1], *host = place, *port_text;
     size_t n = strlen(text);
     unsigned port = 0;
     *e = (struct entry){0};
     if (n == 0 || n > ALLOW_ENTRY_CHARS)
         return refuse(text, n ? "is too long" : "is empty", reterr);
-    memcpy(host, text, n + 1);
-    char *colon = strchr(host, ':');
-    if (colon) {
-        if (strchr(colon + 1, ':'))
-            return refuse(text, "looks like IPv6, which sandboxes do not have", reterr);
-        *colon = '\0';
-        if (read_number(colon + 1, 65535, &port) < 0 || port == 0)
-            return refuse(text, "has no port between 1 and 65535", reterr);
-    }
+    memcpy(place, text, n + 1);
+    int r = split_port(text, &host, &port_text, reterr);
+    if (r < 0)
+        return r;
+    if (port_text && (read_number(port_text, 65535, &port) < 0 || port == 0))
+        return refuse(text, "has no port between 1 and 65535", reterr);
     e->port = (uint16_t)port;
     size_t digits = strspn(host, "0123456789./");
-    return digits && host[digits] == '\0' ? read_network(text, host, e, reterr)
-                                          : read_name(text, host, e, reterr);
+    return (digits && host[digits] == '\0') || strchr(host, ':') ? read_network(text, host, e, reterr)
+                                                                 : read_name(text, host, e, reterr);
+}
+
+static void network_write(const struct entry *e, char out[ALLOW_ENTRY_CHARS + 1])
+{
+    char address[IP_TEXT], prefix[8] = "";
+    bool v4 = ip_is_v4(&e->rule.address);
+    if (e->rule.prefix != IP_BITS)
+        (void)snprintf(prefix, sizeof prefix, "/%d", e->rule.prefix - (v4 ? IP_V4_BITS : 0));
+    (void)ip_text(&e->rule.address, address);
+    if (!e->port)
+        (void)snprintf(out, ALLOW_ENTRY_CHARS + 1, "%s%s", address, prefix);
+    else
+        (void)snprintf(out, ALLOW_ENTRY_CHARS + 1, v4 ? "%s%s:%u" : "[%s%s]:%u", address, prefix, e->port);
 }
 
 int allow_entry_check(const char *text, char out[ALLOW_ENTRY_CHARS + 1], struct error *reterr)
 {
     struct entry e;
-    char port[8] = "", prefix[8] = "", address[INET_ADDRSTRLEN];
+    char port[8] = "";
     int r = entry_read(text, &e, reterr);
     if (r < 0)
         return r;
-    if (e.port)
-        (void)snprintf(port, sizeof port, ":%u", e.port);
-    if (e.is_name) {
-        const char *star = !e.star ? "" : e.name[0] ? "*." : "*";
-        (void)snprintf(out, ALLOW_ENTRY_CHARS + 1, "%s%s%s", star, e.name, port);
+    if (!e.is_name) {
+        network_write(&e, out);
         return 0;
     }
-    (void)inet_ntop(AF_INET, &e.rule.address, address, sizeof address);
-    if (e.rule.prefix != 32)
-        (void)snprintf(prefix, sizeof prefix, "/%u", e.rule.prefix);
-    (void)snprintf(out, ALLOW_ENTRY_CHARS + 1, "%s%s%s", address, prefix, port);
+    if (e.port)
+        (void)snprintf(port, sizeof port, ":%u", e.port);
+    const char *star = !e.star ? "" : e.name[0] ? "*." : "*";
+    (void)snprintf(out, ALLOW_ENTRY_CHARS + 1, "%s%s%s", star, e.name, port);
     return 0;
 }
 
@@ -242,12 +271,11 @@ void allow_list_rules(const struct allow_list *l, struct keeper_policy *p)
             p->rules[p->rule_count++] = l->entries[i].rule;
 }
 
-bool allow_list_has_address(const struct allow_list *l, uint32_t address)
+bool allow_list_has_address(const struct allow_list *l, const struct ip *address)
 {
-    for (size_t i = 0; i < l->count; i++) {
-        const struct keeper_rule *r = &l->entries[i].rule;
-        if (!l->entries[i].is_name && (ntohl(r->address) ^ ntohl(address)) >> (32 - r->prefix) == 0)
+    for (size_t i = 0; i < l->count; i++)
+        if (!l->entries[i].is_name &&
+            ip_same_prefix(&l->entries[i].rule.address, address, l->entries[i].rule.prefix))
             return true;
-    }
     return false;
 }

@@ -4,7 +4,7 @@
  *   example.org          the name itself, every port
  *   *.example.org:443    every name below it, not itself; one port
  *   *                    every name
- *   198.51.100.7, 10.1.2.0/24:5432 */
+ *   198.51.100.7, 10.1.2.0/24:5432, 2606:4700::/32, [2606:4700::1111]:443 */
 #pragma once
 
 #include "base/error.h"
@@ -22,8 +22,8 @@ enum {
 
 struct allow_list;
 
-/* Reads one entry and writes it as we say it: lower case, no last dot, a network without "/32". -EINVAL with
- * a sentence that quotes it. */
+/* Reads one entry and writes it as we say it: lower case, no last dot, a network without "/32" or "/128".
+ * -EINVAL with a sentence that quotes it. */
 int allow_entry_check(const char *text, char out[ALLOW_ENTRY_CHARS + 1], struct error *reterr);
 /* Does the entry open a network that mode `public` does not? */
 bool allow_entry_is_private(const char *entry);
@@ -37,5 +37,5 @@ void allow_list_free(struct allow_list *l); /* NULL is fine */
 size_t allow_list_ports(const struct allow_list *l, const char *name, uint16_t out[ALLOW_PORTS_MAX]);
 /* Its networks, as the keeper wants them. */
 void allow_list_rules(const struct allow_list *l, struct keeper_policy *p);
-/* True when the networks cover this address (network order) on some port. */
-bool allow_list_has_address(const struct allow_list *l, uint32_t address);
+/* True when the networks cover this address on some port. */
+bool allow_list_has_address(const struct allow_list *l, const struct ip *address);

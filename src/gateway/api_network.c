@@ -3,7 +3,6 @@
 #include "gateway/gateway_internal.h"
 #include "gateway/reply.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
@@ -24,8 +23,9 @@ void api_network_get(struct gateway *g, struct http_request *req, const struct r
     if (!sb)
         return;
     const struct sandbox_reach *reach = &sb->config.reach;
-    char address[INET_ADDRSTRLEN];
-    uint32_t link = network_address_of(sb);
+    char address[IP_TEXT];
+    struct ip link = ip_from_v4(network_address_of(sb));
+    const struct ip *link6 = network_address6_of(sb);
     struct buf out = BUF_INIT(REPLY_MAX_BYTES);
     struct json_writer w;
     json_writer_init(&w, &out);
@@ -33,8 +33,10 @@ void api_network_get(struct gateway *g, struct http_request *req, const struct r
     json_member_string(&w, "id", sb->id);
     json_put_key(&w, "network");
     sandbox_reach_put_json(&w, reach, lifecycle_has_network(g->lifecycle));
-    if (link && inet_ntop(AF_INET, &link, address, sizeof address))
-        json_member_string(&w, "address", address);
+    if (ip_v4(&link))
+        json_member_string(&w, "address", ip_text(&link, address));
+    if (link6)
+        json_member_string(&w, "address6", ip_text(link6, address));
     json_member_int(&w, "networkBytesPerSecond", (int64_t)reach->bytes_per_second);
     json_member_int(&w, "connections", reach->connections ? reach->connections : KEEPER_CONNECTIONS_DEFAULT);
     json_object_end(&w);

@@ -17,6 +17,7 @@ struct dns_lookup {
     struct keeper_link *link;
     char id[SANDBOX_ID_MAX + 1];
     char name[DNS_NAME_MAX + 1]; /* "": the question below is passed on */
+    uint16_t type;
     struct dns_query query;
     unsigned char packet[QUESTION_MAX];
     void (*done)(void *arg, struct dns_reply *reply);
@@ -102,7 +103,7 @@ static void socket_got(void *arg, int fd)
     }
     l->fd = fd < 0 ? -1 : fd;
     random_bytes(&id, sizeof id);
-    l->sent_len = l->name[0] ? dns_query_write(id, l->name, DNS_TYPE_A, l->sent, sizeof l->sent)
+    l->sent_len = l->name[0] ? dns_query_write(id, l->name, l->type, l->sent, sizeof l->sent)
                              : dns_query_forward(l->packet, &l->query, id, l->sent, sizeof l->sent);
     if (fd < 0 || !l->sent_len ||
         send(fd, l->sent, l->sent_len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)l->sent_len ||
@@ -145,6 +146,7 @@ struct dns_lookup *dns_lookup_new(const struct dns_lookup_config *config)
     (void)snprintf(l->id, sizeof l->id, "%s", config->id);
     if (config->name) {
         (void)snprintf(l->name, sizeof l->name, "%s", config->name);
+        l->type = config->type;
     } else {
         l->query = *config->query;
         memcpy(l->packet, config->packet, DNS_HEADER_BYTES + config->query->question_len);

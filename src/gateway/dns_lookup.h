@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dns_lookup.h: asking the host's resolvers for the IPv4 addresses of a name, or whatever a client asks. */
+/* dns_lookup.h: asking the host's resolvers for the addresses of a name, or whatever a client asks. */
 #pragma once
 
 #include "gateway/keeper_link.h"
@@ -12,7 +12,8 @@ struct dns_lookup_config {
     struct loop *loop;
     struct keeper_link *link;
     const char *id;   /* of the sandbox that asks */
-    const char *name; /* whose IPv4 addresses are wanted; or NULL: */
+    const char *name; /* whose addresses are wanted, of this type (DNS_TYPE_A, _AAAA); or NULL: */
+    uint16_t type;
     const void *packet;
     const struct dns_query *query; /* a client's question (its packet and what was parsed of it), passed on */
     /* Once, from the loop; the lookup is gone then. reply NULL: nobody answered. */

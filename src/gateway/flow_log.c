@@ -4,7 +4,6 @@
 #include "gateway/flow_log.h"
 #include "base/clock.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -64,12 +63,13 @@ static const struct entry *entry_at(const struct flow_log *l, uint64_t number)
 static void put_entry(struct json_writer *w, const struct entry *e)
 {
     static const char *const events[] = {"open", "close", "packet", "name"};
-    char time[CLOCK_ISO_SIZE], address[INET_ADDRSTRLEN], number[16];
+    char time[CLOCK_ISO_SIZE], address[IP_TEXT], number[16];
     const struct flow *f = &e->flow;
-    const char *protocol = f->protocol == IPPROTO_TCP    ? "tcp"
-                           : f->protocol == IPPROTO_UDP  ? "udp"
-                           : f->protocol == IPPROTO_ICMP ? "icmp"
-                                                         : number;
+    const char *protocol = f->protocol == IPPROTO_TCP      ? "tcp"
+                           : f->protocol == IPPROTO_UDP    ? "udp"
+                           : f->protocol == IPPROTO_ICMP   ? "icmp"
+                           : f->protocol == IPPROTO_ICMPV6 ? "icmpv6"
+                                                           : number;
     (void)snprintf(number, sizeof number, "%u", f->protocol);
     clock_iso(e->wall_ms, time);
     json_object_begin(w);
@@ -78,10 +78,8 @@ static void put_entry(struct json_writer *w, const struct entry *e)
     json_member_string(w, "verdict", e->kind == ENTRY_REFUSED || e->kind == ENTRY_NAME ? "deny" : "allow");
     if (e->name)
         json_member_string(w, "name", e->name);
-    if (f->destination) {
-        (void)inet_ntop(AF_INET, &f->destination, address, sizeof address);
-        json_member_string(w, "address", address);
-    }
+    if (!ip_is_none(&f->destination))
+        json_member_string(w, "address", ip_text(&f->destination, address));
     if (e->kind != ENTRY_NAME) {
         json_member_string(w, "protocol", protocol);
         if (f->port)
@@ -224,9 +222,12 @@ void flow_log_add(struct flow_log *l, const struct flow *f, const char *name, co
     add(l, &(struct entry){.kind = kind, .flow = *f, .reason = reason}, name);
 }
 
-void flow_log_add_name(struct flow_log *l, const char *name, uint32_t address, const char *reason)
+void flow_log_add_name(struct flow_log *l, const char *name, const struct ip *address, const char *reason)
 {
-    add(l, &(struct entry){.kind = ENTRY_NAME, .flow = {.destination = address}, .reason = reason}, name);
+    struct entry e = {.kind = ENTRY_NAME, .reason = reason};
+    if (address)
+        e.flow.destination = *address;
+    add(l, &e, name);
 }
 
 void flow_log_free(struct flow_log *l)

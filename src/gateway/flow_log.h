@@ -16,8 +16,8 @@ void flow_log_free(struct flow_log *l);           /* NULL is fine; ends the stre
 
 /* name: NULL when not known; reason: why it was refused, otherwise NULL. */
 void flow_log_add(struct flow_log *l, const struct flow *f, const char *name, const char *reason);
-/* A question to the resolver that was refused. */
-void flow_log_add_name(struct flow_log *l, const char *name, uint32_t address, const char *reason);
+/* A question to the resolver that was refused, or an address in its answer; NULL: the question itself. */
+void flow_log_add_name(struct flow_log *l, const char *name, const struct ip *address, const char *reason);
 
 /* An array, the oldest first; l NULL: an empty one. */
 void flow_log_put_json(const struct flow_log *l, struct json_writer *w);

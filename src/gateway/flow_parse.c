@@ -14,11 +14,15 @@
 
 enum {
     IPV4_MIN = 20,
-    AT_FRAGMENT = 6,
-    AT_PROTOCOL = 9,
-    AT_SOURCE = 12,
-    AT_DESTINATION = 16,
-    FRAGMENT_MASK = 0x1fff
+    IPV4_FRAGMENT = 6,
+    IPV4_PROTOCOL = 9,
+    IPV4_SOURCE = 12,
+    IPV4_DESTINATION = 16,
+    FRAGMENT_MASK = 0x1fff,
+    IPV6_HEAD = 40,
+    IPV6_NEXT = 6,
+    IPV6_SOURCE = 8,
+    IPV6_DESTINATION = 24,
 };
 
 static uint64_t counted(const void *attrs, size_t n, uint16_t type)
@@ -39,7 +43,7 @@ static bool parse_connection(const void *attrs, size_t n, struct flow *f)
     struct nl_tuple t;
     if (!tuple || !nl_tuple_read(tuple, tuple_n, &t))
         return false;
-    f->source = t.source;
+    f->source = ip_v4(&t.source);
     f->destination = t.destination;
     f->protocol = t.protocol;
     f->port = t.port;
@@ -48,21 +52,51 @@ static bool parse_connection(const void *attrs, size_t n, struct flow *f)
     return true;
 }
 
+/* The port behind the headers, if it is there to be read. */
+static void read_port(const unsigned char *p, size_t len, size_t head, struct flow *f)
+{
+    bool has_port = f->protocol == IPPROTO_TCP || f->protocol == IPPROTO_UDP;
+    if (has_port && len >= head + 4)
+        f->port = (uint16_t)(p[head + 2] << 8 | p[head + 3]);
+}
+
+static bool parse_v4(const unsigned char *p, size_t len, struct flow *f)
+{
+    uint32_t destination;
+    if (len < IPV4_MIN)
+        return false;
+    size_t head = (size_t)(p[0] & 15) * 4;
+    uint16_t fragment = (uint16_t)(p[IPV4_FRAGMENT] << 8 | p[IPV4_FRAGMENT + 1]);
+    memcpy(&f->source, p + IPV4_SOURCE, 4);
+    memcpy(&destination, p + IPV4_DESTINATION, 4);
+    f->destination = ip_from_v4(destination);
+    f->protocol = p[IPV4_PROTOCOL];
+    if (head >= IPV4_MIN && !(fragment & FRAGMENT_MASK))
+        read_port(p, len, head, f);
+    return true;
+}
+
+/* Headers between the first one and the protocol's are rare and not followed: such a packet is told by their
+ * number. */
+static bool parse_v6(const unsigned char *p, size_t len, struct flow *f)
+{
+    if (len < IPV6_HEAD)
+        return false;
+    struct ip source = ip_from_v6(p + IPV6_SOURCE);
+    f->source = ip_v4(&source);
+    f->destination = ip_from_v6(p + IPV6_DESTINATION);
+    f->protocol = p[IPV6_NEXT];
+    read_port(p, len, IPV6_HEAD, f);
+    return true;
+}
+
 static bool parse_packet(const void *attrs, size_t n, struct flow *f)
 {
     size_t len;
-    const unsigned char *p = nl_attr(attrs, n, NFULA_PAYLOAD, IPV4_MIN, &len);
-    if (!p || p[0] >> 4 != 4)
+    const unsigned char *p = nl_attr(attrs, n, NFULA_PAYLOAD, 1, &len);
+    if (!p)
         return false;
-    size_t head = (size_t)(p[0] & 15) * 4;
-    uint16_t fragment = (uint16_t)(p[AT_FRAGMENT] << 8 | p[AT_FRAGMENT + 1]);
-    memcpy(&f->source, p + AT_SOURCE, 4);
-    memcpy(&f->destination, p + AT_DESTINATION, 4);
-    f->protocol = p[AT_PROTOCOL];
-    bool has_port = f->protocol == IPPROTO_TCP || f->protocol == IPPROTO_UDP;
-    if (has_port && head >= IPV4_MIN && len >= head + 4 && !(fragment & FRAGMENT_MASK))
-        f->port = (uint16_t)(p[head + 2] << 8 | p[head + 3]);
-    return true;
+    return p[0] >> 4 == 4 ? parse_v4(p, len, f) : p[0] >> 4 == 6 && parse_v6(p, len, f);
 }
 
 static bool parse_message(uint16_t type, const void *attrs, size_t n, struct flow *f)

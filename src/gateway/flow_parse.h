@@ -2,16 +2,18 @@
 /* flow_parse.h: what the kernel tells of sandboxes' connections and refused packets. No I/O. */
 #pragma once
 
-#include "base/util.h"
+#include "base/ip.h"
 
 enum flow_kind { FLOW_OPEN, FLOW_CLOSE, FLOW_REFUSED };
 
 struct flow {
     enum flow_kind kind;
     uint8_t protocol;
-    uint16_t port;                /* of the destination; 0: the protocol has none */
-    uint32_t source, destination; /* network order */
-    uint64_t sent, received;      /* CLOSE: bytes, with their headers */
+    uint16_t port; /* of the destination; 0: the protocol has none */
+    uint32_t
+        source; /* the sandbox's IPv4 address, network order: its IPv6 address ends with the same bytes */
+    struct ip destination;
+    uint64_t sent, received; /* CLOSE: bytes, with their headers */
 };
 
 /* One datagram of a netlink socket: connections (nfnetlink_conntrack) and packets (nfnetlink_log). Everything

@@ -206,8 +206,8 @@ static void started(void *arg, const struct keeper_reply *reply, int fd)
         sb->coming.generation = reply->generation;
         sb->coming.fd = take_fd(owned);
         sb->keeper_pending++;
-        network_up(sb->lifecycle->config.networks, sb, reply->address,
-                   sb->pool.generation == reply->generation, network_ready);
+        network_up(sb->lifecycle->config.networks, sb, reply, sb->pool.generation == reply->generation,
+                   network_ready);
         return;
     }
     start_problem(sb, reply, &p);

@@ -253,7 +253,7 @@ static void adopt(struct lifecycle *lc, const struct keeper_reply *item)
     sandbox_found(sb, state, item->generation);
     if (state == SANDBOX_RUNNING || state == SANDBOX_FROZEN) {
         network_starting(lc->config.networks, sb); /* what it was started with, as far as anybody knows */
-        network_up(lc->config.networks, sb, item->address, false, adopted);
+        network_up(lc->config.networks, sb, item, false, adopted);
     }
     sb->exit_code = item->exit_code;
     sb->unrecorded = state == SANDBOX_RUNNING && !item->durable;

@@ -44,6 +44,7 @@ struct box_network {
     struct sandbox *sandbox;
     struct box_network *next; /* in its bucket */
     uint32_t address;         /* of its link now; 0: none */
+    struct ip address6;       /* likewise */
     uint32_t known_as;        /* the address its connections are told by; 0: none */
     struct resolver *resolver;
     struct flow_log *log;
@@ -134,6 +135,11 @@ uint32_t network_address_of(const struct sandbox *sb)
     return sb->network ? sb->network->address : 0;
 }
 
+const struct ip *network_address6_of(const struct sandbox *sb)
+{
+    return network_address_of(sb) && !ip_is_none(&sb->network->address6) ? &sb->network->address6 : NULL;
+}
+
 const struct networks_stats *networks_stats(const struct networks *n)
 {
     return &n->stats;
@@ -149,7 +155,7 @@ static const char *refusal(const struct box_network *net, const struct flow *f)
         return "mail";
     if (net->live.network == KEEPER_NETWORK_ALLOWLIST)
         return "not on the list, or too many connections";
-    return keeper_address_is_public(f->destination) ? "too many connections" : "a private address";
+    return keeper_address_is_public(&f->destination) ? "too many connections" : "a private address";
 }
 
 static void flow_found(const struct flow *f, void *arg)
@@ -161,7 +167,7 @@ static void flow_found(const struct flow *f, void *arg)
     n->stats.sent_bytes += f->sent;
     n->stats.received_bytes += f->received;
     if (net && log_of(net))
-        flow_log_add(net->log, f, net->resolver ? resolver_name(net->resolver, f->destination) : NULL,
+        flow_log_add(net->log, f, net->resolver ? resolver_name(net->resolver, &f->destination) : NULL,
                      f->kind == FLOW_REFUSED ? refusal(net, f) : NULL);
 }
 
@@ -227,7 +233,7 @@ static void watch_begin(struct networks *n)
     watch_ask(&n->refused);
 }
 
-static void name_refused(void *arg, const char *name, uint32_t address, const char *why)
+static void name_refused(void *arg, const char *name, const struct ip *address, const char *why)
 {
     struct box_network *net = arg;
     const int64_t each = 1000000 / NOTES_PER_SECOND, now = loop_now_us(net->all->loop);
@@ -242,10 +248,12 @@ static void name_refused(void *arg, const char *name, uint32_t address, const ch
 /* ------------------------------------------------------------------ a life begins and ends */
 
 /* The sandbox is told by this address from now on; what is queued is the last owner's. */
-static void settle_address(struct box_network *net, uint32_t address)
+static void settle_address(struct box_network *net, const struct keeper_reply *told)
 {
     struct networks *n = net->all;
+    uint32_t address = told->address;
     net->address = address;
+    net->address6 = told->address6;
     if (!address || net->known_as == address)
         return;
     watch_begin(n);
@@ -275,6 +283,7 @@ static bool use_list(struct box_network *net, const struct sandbox_reach *reach)
     struct resolver_config config = {.loop = net->all->loop,
                                      .link = net->all->link,
                                      .id = net->sandbox->id,
+                                     .ipv6 = !ip_is_none(&net->address6),
                                      .refused = name_refused,
                                      .arg = net};
     net->resolver = resolver_new(&config, list);
@@ -308,7 +317,7 @@ static void resolver_ready(void *arg, int err)
         ready(net->sandbox);
 }
 
-void network_up(struct networks *n, struct sandbox *sb, uint32_t address, bool again,
+void network_up(struct networks *n, struct sandbox *sb, const struct keeper_reply *told, bool again,
                 void (*ready)(struct sandbox *sb))
 {
     struct box_network *net = n ? network_of(n, sb) : NULL;
@@ -316,7 +325,7 @@ void network_up(struct networks *n, struct sandbox *sb, uint32_t address, bool a
         ready(sb);
         return;
     }
-    settle_address(net, address);
+    settle_address(net, told);
     if (again && net->resolver) {
         ready(sb);
         return;
@@ -324,7 +333,7 @@ void network_up(struct networks *n, struct sandbox *sb, uint32_t address, bool a
     if (net->step == STEP_RESOLVER || net->step == STEP_NAMES)
         change_failed(net, ENOENT, "");
     drop_resolver(net); /* a new life has none of the addresses of the last one */
-    if (!address || net->live.network != KEEPER_NETWORK_ALLOWLIST || !use_list(net, &net->live)) {
+    if (!told->address || net->live.network != KEEPER_NETWORK_ALLOWLIST || !use_list(net, &net->live)) {
         ready(sb);
         return;
     }
@@ -409,7 +418,7 @@ static void keeper_said(void *arg, const struct keeper_reply *reply, int fd)
     }
     net->tries = 0;
     if (net->step == STEP_FILTER)
-        settle_address(net, reply->address);
+        settle_address(net, reply);
     change_next(net);
     sandbox_reap_later(sb);
 }

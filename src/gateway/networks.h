@@ -25,9 +25,9 @@ const struct networks_stats *networks_stats(const struct networks *n);
 
 /* It is about to be started with this configuration. */
 void network_starting(struct networks *n, struct sandbox *sb);
-/* The keeper says it runs (address: of its link, 0: none). ready is called once what it needs is there,
- * perhaps at once. again: it ran before, and nothing has changed. */
-void network_up(struct networks *n, struct sandbox *sb, uint32_t address, bool again,
+/* The keeper says it runs, and with which addresses. ready is called once what it needs is there, perhaps at
+ * once. again: it ran before, and nothing has changed. */
+void network_up(struct networks *n, struct sandbox *sb, const struct keeper_reply *told, bool again,
                 void (*ready)(struct sandbox *sb));
 void network_down(struct networks *n, struct sandbox *sb);   /* it ended */
 void network_forget(struct networks *n, struct sandbox *sb); /* it is removed */
@@ -46,4 +46,5 @@ void network_wait_cancel(struct network_wait *w); /* fine when not waiting */
 struct flow_log *network_log(const struct sandbox *sb);
 /* The same, made if there is none; NULL: out of memory. */
 struct flow_log *network_log_make(struct networks *n, struct sandbox *sb);
-uint32_t network_address_of(const struct sandbox *sb); /* 0: it has no link */
+uint32_t network_address_of(const struct sandbox *sb);          /* 0: it has no link */
+const struct ip *network_address6_of(const struct sandbox *sb); /* NULL: it has none */

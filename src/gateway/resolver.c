@@ -7,15 +7,14 @@
  * keeper is told to let the sandbox reach the addresses they name for as long as they say and a little
  * longer, and only then the sandbox gets its answer, which is written anew: addresses and nothing else. A
  * name that leads to a private address gains nothing by it: such addresses are left out, unless the list has
- * their network. There is no IPv6, and no other kind of record: an answer that carried any bytes its sender
- * likes would be a way out.
+ * their network. There are addresses, of IPv6 only for sandboxes that have it, and no other kind of record:
+ * an answer that carried any bytes its sender likes would be a way out.
  *
  * What was answered is remembered as long as the addresses are allowed: the log finds the names there, a
  * changed list lets go of the right ones, and the same question again costs nobody anything. */
 #include "gateway/resolver_internal.h"
 #include "base/clock.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,18 +50,18 @@ struct resolver *resolver_new(const struct resolver_config *config, struct allow
 
 /* ------------------------------------------------------------------ names */
 
-static struct resolver_name *name_find(struct resolver *r, const char *name)
+static struct resolver_name *name_find(struct resolver *r, const char *name, uint16_t type)
 {
     for (size_t i = 0; i < r->name_count; i++)
-        if (strcmp(r->names[i].name, name) == 0)
+        if (r->names[i].type == type && strcmp(r->names[i].name, name) == 0)
             return &r->names[i];
     return NULL;
 }
 
 /* A place for a name: its own, a free one, that of one whose time is over; NULL when all are in use. */
-static struct resolver_name *name_take(struct resolver *r, const char *name)
+static struct resolver_name *name_take(struct resolver *r, const char *name, uint16_t type)
 {
-    struct resolver_name *found = name_find(r, name);
+    struct resolver_name *found = name_find(r, name, type);
     for (size_t i = 0; i < r->name_count && !found; i++)
         if (!r->names[i].name[0] || r->names[i].allowed_until_us < now_us(r))
             found = &r->names[i];
@@ -79,12 +78,12 @@ static struct resolver_name *name_take(struct resolver *r, const char *name)
     return found;
 }
 
-const char *resolver_name(const struct resolver *r, uint32_t address)
+const char *resolver_name(const struct resolver *r, const struct ip *address)
 {
     const struct resolver_name *best = NULL;
     for (size_t i = 0; i < r->name_count; i++)
         for (size_t k = 0; k < r->names[i].count; k++)
-            if (r->names[i].name[0] && r->names[i].addresses[k] == address &&
+            if (r->names[i].name[0] && ip_equal(&r->names[i].addresses[k], address) &&
                 (!best || r->names[i].allowed_until_us > best->allowed_until_us))
                 best = &r->names[i];
     return best ? best->name : NULL;
@@ -118,8 +117,13 @@ static void put_addresses(struct resolver_answer *a, const struct resolver_name 
 {
     int64_t left = (n->fresh_until_us - now) / 1000000;
     for (size_t i = 0; i < n->count; i++) {
-        a->addresses[i] = (struct dns_address){.type = DNS_TYPE_A, .ttl = (uint32_t)MAX(left, (int64_t)0)};
-        memcpy(a->addresses[i].bytes, &n->addresses[i], 4);
+        struct dns_address *to = &a->addresses[i];
+        uint32_t v4 = ip_v4(&n->addresses[i]);
+        *to = (struct dns_address){.type = n->type, .ttl = (uint32_t)MAX(left, (int64_t)0)};
+        if (n->type == DNS_TYPE_A)
+            memcpy(to->bytes, &v4, sizeof v4);
+        else
+            memcpy(to->bytes, n->addresses[i].bytes, sizeof to->bytes);
     }
     a->count = n->count;
 }
@@ -131,21 +135,21 @@ bool resolver_judge(struct resolver *r, const struct dns_query *q, struct resolv
     if (q->class != DNS_CLASS_IN)
         return true;
     if (!allow_list_ports(r->list, q->name, ports)) {
-        r->config.refused(r->config.arg, q->name, 0, "not on the list");
+        r->config.refused(r->config.arg, q->name, NULL, "not on the list");
         ret->rcode = DNS_NO_NAME;
         return true;
     }
     ret->rcode = DNS_OK;
-    if (q->type != DNS_TYPE_A)
+    if (q->type != DNS_TYPE_A && !(q->type == DNS_TYPE_AAAA && r->config.ipv6))
         return true; /* it exists, and has no record of this kind */
-    const struct resolver_name *known = name_find(r, q->name);
+    const struct resolver_name *known = name_find(r, q->name, q->type);
     if (known && known->fresh_until_us > now_us(r)) {
         put_addresses(ret, known, now_us(r));
         return true;
     }
     if (may_ask(r))
         return false;
-    r->config.refused(r->config.arg, q->name, 0, "too many questions");
+    r->config.refused(r->config.arg, q->name, NULL, "too many questions");
     ret->rcode = DNS_REFUSED;
     return true;
 }
@@ -153,34 +157,51 @@ bool resolver_judge(struct resolver *r, const struct dns_query *q, struct resolv
 /* ------------------------------------------------------------------ answers */
 
 struct found {
-    uint32_t addresses[RESOLVER_ADDRESSES_MAX];
+    uint16_t type; /* of the records that count */
+    struct ip addresses[RESOLVER_ADDRESSES_MAX];
     size_t count;
     uint32_t ttl;
 };
 
-static void found_address(struct resolver *r, const char *name, const struct dns_record *rec, struct found *f)
+/* An IPv4 address that is written as one of IPv6 is none: no packet can go there. */
+static bool record_address(const struct dns_record *rec, uint16_t type, struct ip *ret)
 {
-    uint32_t address;
-    memcpy(&address, rec->data, 4);
+    uint32_t v4;
+    if (rec->type != type || rec->data_len != (type == DNS_TYPE_A ? sizeof v4 : sizeof ret->bytes))
+        return false;
+    if (type == DNS_TYPE_AAAA) {
+        *ret = ip_from_v6(rec->data);
+        return !ip_is_v4(ret);
+    }
+    memcpy(&v4, rec->data, sizeof v4);
+    *ret = ip_from_v4(v4);
+    return true;
+}
+
+static void found_address(struct resolver *r, const char *name, const struct ip *address, uint32_t ttl,
+                          struct found *f)
+{
     bool listed = allow_list_has_address(r->list, address) && !keeper_address_is_never(address);
     if (!listed && !keeper_address_is_public(address)) {
         r->config.refused(r->config.arg, name, address, "a private address");
         return;
     }
     if (f->count < RESOLVER_ADDRESSES_MAX)
-        f->addresses[f->count++] = address;
-    f->ttl = MIN(f->ttl, rec->ttl);
+        f->addresses[f->count++] = *address;
+    f->ttl = MIN(f->ttl, ttl);
 }
 
 /* The addresses at the end of the chain that begins with the name. Records that belong to neither are
  * ignored. */
-static int read_addresses(struct resolver *r, const char *name, struct dns_reply *reply, struct found *ret)
+static int read_addresses(struct resolver *r, const struct dns_query *q, struct dns_reply *reply,
+                          struct found *ret)
 {
     char owner[DNS_NAME_MAX + 1];
     struct dns_record rec;
+    struct ip address;
     int more = 0, links = 0;
-    (void)snprintf(owner, sizeof owner, "%s", name);
-    *ret = (struct found){.ttl = TTL_MAX_S};
+    (void)snprintf(owner, sizeof owner, "%s", q->name);
+    *ret = (struct found){.type = q->type, .ttl = TTL_MAX_S};
     while (links <= CHAIN_MAX && (more = dns_reply_next(reply, &rec)) > 0) {
         if (rec.class != DNS_CLASS_IN || strcmp(rec.name, owner) != 0)
             continue;
@@ -188,8 +209,8 @@ static int read_addresses(struct resolver *r, const char *name, struct dns_reply
             (void)snprintf(owner, sizeof owner, "%s", rec.target);
             ret->ttl = MIN(ret->ttl, rec.ttl);
             links++;
-        } else if (rec.type == DNS_TYPE_A && rec.data_len == 4) {
-            found_address(r, name, &rec, ret);
+        } else if (record_address(&rec, q->type, &address)) {
+            found_address(r, q->name, &address, rec.ttl, ret);
         }
     }
     return more < 0 ? more : 0;
@@ -204,12 +225,12 @@ static void put_rules(const struct resolver *r, struct resolver_name *n, struct 
     while (n->count * count > KEEPER_RULES_MAX)
         n->count--;
     for (size_t i = 0; i < n->count; i++)
-        for (size_t k = 0; k < count && keeper_address_is_public(n->addresses[i]); k++)
+        for (size_t k = 0; k < count && keeper_address_is_public(&n->addresses[i]); k++)
             p->rules[p->rule_count++] =
-                (struct keeper_rule){.address = n->addresses[i], .port = ports[k], .prefix = 32};
+                (struct keeper_rule){.address = n->addresses[i], .port = ports[k], .prefix = IP_BITS};
 }
 
-void resolver_digest(struct resolver *r, const char *name, struct dns_reply *reply,
+void resolver_digest(struct resolver *r, const struct dns_query *q, struct dns_reply *reply,
                      struct resolver_answer *ret, struct keeper_policy *ret_rules)
 {
     struct found f;
@@ -217,24 +238,25 @@ void resolver_digest(struct resolver *r, const char *name, struct dns_reply *rep
     *ret_rules = (struct keeper_policy){0};
     if (!reply)
         return;
-    if (reply->rcode != DNS_OK || read_addresses(r, name, reply, &f) < 0) {
+    if (reply->rcode != DNS_OK || read_addresses(r, q, reply, &f) < 0) {
         ret->rcode = reply->rcode == DNS_NO_NAME ? DNS_NO_NAME : DNS_SERVER_FAILED;
         return;
     }
     ret->rcode = DNS_OK;
     if (!f.count)
         return;
-    struct resolver_name *n = name_take(r, name);
+    struct resolver_name *n = name_take(r, q->name, q->type);
     if (!n) {
-        r->config.refused(r->config.arg, name, 0, "too many names at a time");
+        r->config.refused(r->config.arg, q->name, NULL, "too many names at a time");
         ret->rcode = DNS_SERVER_FAILED;
         return;
     }
     int64_t allow_s = MAX(f.ttl, (uint32_t)ALLOW_MIN_S) + ALLOW_EXTRA_S;
-    *n = (struct resolver_name){.count = f.count,
+    *n = (struct resolver_name){.type = q->type,
+                                .count = f.count,
                                 .fresh_until_us = now_us(r) + (int64_t)f.ttl * 1000000,
                                 .allowed_until_us = now_us(r) + allow_s * 1000000};
-    (void)snprintf(n->name, sizeof n->name, "%s", name);
+    (void)snprintf(n->name, sizeof n->name, "%s", q->name);
     memcpy(n->addresses, f.addresses, sizeof n->addresses);
     put_rules(r, n, ret_rules);
     ret_rules->seconds = ret_rules->rule_count ? (uint32_t)allow_s : 0;

@@ -12,8 +12,9 @@ struct resolver_config {
     struct loop *loop;
     struct keeper_link *link;
     const char *id; /* of the sandbox */
-    /* A question was refused, or an address in the answer to it (network order; 0: the question itself). */
-    void (*refused)(void *arg, const char *name, uint32_t address, const char *why);
+    bool ipv6;      /* the sandbox has addresses of both families */
+    /* A question was refused, or an address in the answer to it (NULL: the question itself). */
+    void (*refused)(void *arg, const char *name, const struct ip *address, const char *why);
     void *arg;
 };
 
@@ -31,5 +32,5 @@ void resolver_use(struct resolver *r, struct allow_list *list);
 /* The keeper has forgotten all addresses: tells it those of the names that are still allowed. done comes once
  * from the loop, unless the resolver is freed before. */
 void resolver_allow_again(struct resolver *r, void (*done)(void *arg), void *arg);
-/* The name through which this address (network order) became known last; NULL: none. */
-const char *resolver_name(const struct resolver *r, uint32_t address);
+/* The name through which this address became known last; NULL: none. */
+const char *resolver_name(const struct resolver *r, const struct ip *address);

@@ -18,7 +18,8 @@ enum {
 
 struct resolver_name {
     char name[DNS_NAME_MAX + 1]; /* "": free */
-    uint32_t addresses[RESOLVER_ADDRESSES_MAX];
+    uint16_t type;               /* DNS_TYPE_A or _AAAA: each is asked for, and forgotten, by itself */
+    struct ip addresses[RESOLVER_ADDRESSES_MAX];
     size_t count;
     int64_t fresh_until_us;   /* answers come from here */
     int64_t allowed_until_us; /* the keeper lets packets pass */
@@ -55,7 +56,7 @@ struct resolver_answer {
 /* True: *ret is the answer. False: the host's resolvers must be asked first. */
 bool resolver_judge(struct resolver *r, const struct dns_query *q, struct resolver_answer *ret);
 /* They answered (NULL: they did not): the answer, and what the keeper must be told before it is given. */
-void resolver_digest(struct resolver *r, const char *name, struct dns_reply *reply,
+void resolver_digest(struct resolver *r, const struct dns_query *q, struct dns_reply *reply,
                      struct resolver_answer *ret, struct keeper_policy *ret_rules);
 
 /* resolver_serve.c */

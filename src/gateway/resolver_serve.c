@@ -135,7 +135,7 @@ static void looked_up(void *arg, struct dns_reply *reply)
     struct keeper_request request = {.type = KEEPER_ALLOW};
     struct resolver *r = q->resolver;
     q->lookup = NULL;
-    resolver_digest(r, q->query.name, reply, &q->answer, &request.policy);
+    resolver_digest(r, &q->query, reply, &q->answer, &request.policy);
     if (!request.policy.rule_count) {
         question_answer(q);
         return;
@@ -188,6 +188,7 @@ static int ask(struct resolver *r, const unsigned char *packet, size_t n, const 
                                                            .link = r->config.link,
                                                            .id = r->id,
                                                            .name = query.name,
+                                                           .type = query.type,
                                                            .done = looked_up,
                                                            .arg = q});
     if (!q->lookup) {

@@ -118,6 +118,7 @@ static void change_done(struct job *j)
     b->changing = false;
     if (c->request.type == KEEPER_NETWORK && !c->error.code) {
         b->sb->spec.network = c->gets_link;
+        b->sb->spec.ipv6 |= !c->had_link; /* a link made now has it if the daemon gives it */
         b->sb->spec.terms = c->to;
         b->sb->spec.terms.policy.keep = 0;
     }

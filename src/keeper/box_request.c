@@ -17,9 +17,13 @@ enum keeper_state box_public_state(const struct box *b)
     return b->frozen ? KEEPER_STATE_FROZEN : KEEPER_STATE_RUNNING;
 }
 
-static uint32_t address_of(const struct keeper *k, const struct sandbox *sb)
+static void tell_addresses(const struct keeper *k, const struct sandbox *sb, struct keeper_reply *r)
 {
-    return sb->spec.network && k->env.network ? network_address(k->env.network, sb->spec.slot) : 0;
+    if (!sb->spec.network || !k->env.network)
+        return;
+    r->address = network_address(k->env.network, sb->spec.slot);
+    if (sb->spec.ipv6)
+        r->address6 = network_address6(k->env.network, sb->spec.slot);
 }
 
 void box_reply(struct keeper *k, const struct keeper_request *q, const struct box *b, const struct error *e,
@@ -34,7 +38,7 @@ void box_reply(struct keeper *k, const struct keeper_request *q, const struct bo
     if (b && b->sb) {
         r.generation = b->sb->generation;
         r.durable = !b->committing;
-        r.address = address_of(k, b->sb);
+        tell_addresses(k, b->sb, &r);
     }
     link_reply(k, &r, fd);
 }
@@ -58,7 +62,7 @@ static void request_stats(struct keeper *k, const struct keeper_request *q, stru
         r.exit_code = b->exit_code;
         if (b->sb) {
             r.generation = b->sb->generation;
-            r.address = address_of(k, b->sb);
+            tell_addresses(k, b->sb, &r);
             if (r.address) /* zero when it cannot be told */
                 (void)network_usage(k->env.network, b->sb->spec.slot, &r.usage.network_rx_bytes,
                                     &r.usage.network_tx_bytes);

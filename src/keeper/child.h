@@ -5,6 +5,8 @@
 #include "keeper/host.h"
 #include "keeper/proto.h"
 
+struct eth0;
+
 /* Everything the child needs, prepared before the clone: from then on it makes system calls only. */
 struct child_plan {
     int sync_fd; /* SOCK_SEQPACKET: the root mount comes in, a struct child_report goes out */
@@ -13,12 +15,12 @@ struct child_plan {
     const char *hostname;
     const struct keeper_volume_mount *volumes; /* whose mounts come in on sync_fd before the root */
     size_t volume_count;
-    const char *resolv_conf;   /* NULL: there is no network but the loopback interface */
-    uint32_t address, gateway; /* of eth0; network order. 0: it has none yet */
-    bool sidecar;              /* there is no eth0: connections out go to KEEPER_PORT_CATCHER */
-    uint64_t tmp_bytes;        /* size of /tmp and of /run each; 0: directories of the root */
-    const char *cgroup_v1[4];  /* controllers to show in /sys/fs/cgroup; NULL ends the list */
-    bool cgroup_v2;            /* or the unified hierarchy */
+    const char *resolv_conf;  /* NULL: there is no network but the loopback interface */
+    const struct eth0 *eth0;  /* NULL: it has none yet */
+    bool sidecar;             /* there is no eth0: connections out go to KEEPER_PORT_CATCHER */
+    uint64_t tmp_bytes;       /* size of /tmp and of /run each; 0: directories of the root */
+    const char *cgroup_v1[4]; /* controllers to show in /sys/fs/cgroup; NULL ends the list */
+    bool cgroup_v2;           /* or the unified hierarchy */
     const struct seccomp_program *filter;
     char *const *argv;
     char *const *envp;

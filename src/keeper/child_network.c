@@ -2,6 +2,7 @@
 /* child_network.c: see child_network.h. Done by the first process itself, with the rights it has over its own
  * network namespace before it drops them: the keeper configures nothing in a sandbox's namespace. */
 #include "keeper/child_network.h"
+#include "keeper/eth0.h"
 #include "keeper/mount_util.h"
 #include "keeper/netlink.h"
 #include "keeper/nft_redirect.h"
@@ -11,21 +12,6 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <string.h>
-
-/* The loopback interface keeps its ::1; the link has no IPv6 at all. */
-static int refuse_ipv6(int root)
-{
-    static const char *const settings[][2] = {{"proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1"},
-                                              {"proc/sys/net/ipv6/conf/eth0/accept_ra", "0"}};
-    for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
-        auto_close int fd = open_beneath(root, settings[i][0], O_WRONLY);
-        if (fd == -ENOENT)
-            continue; /* a kernel without IPv6 */
-        if (fd < 0 || write(fd, settings[i][1], 1) < 0)
-            return fd < 0 ? fd : -errno;
-    }
-    return 0;
-}
 
 /* Whatever the image has in its place is replaced, never followed. A full disk is no reason not to start. */
 static void write_resolv_conf(int root, const char *text)
@@ -63,17 +49,8 @@ int child_network_make(const struct child_plan *p, int root)
             write_resolv_conf(root, p->resolv_conf);
         return r;
     }
-    if (!p->address) {
+    int r = p->eth0 ? eth0_connect(p->eth0, root) : 0;
+    if (r == 0)
         write_resolv_conf(root, p->resolv_conf);
-        return 0;
-    }
-    unsigned index = if_nametoindex("eth0");
-    if (!index)
-        return -errno;
-    int r = refuse_ipv6(root);
-    if (r < 0 || (r = nl_address_add(index, p->address, 31)) < 0 || (r = nl_link_up(index)) < 0 ||
-        (r = nl_default_route_add(index, p->gateway)) < 0)
-        return r;
-    write_resolv_conf(root, p->resolv_conf);
-    return 0;
+    return r;
 }

@@ -13,17 +13,22 @@
 enum {
     BATCH_MAX = 4096, /* as many as a sandbox has, mostly */
     BATCHES_MAX = 32,
-    DELETE_BYTES = 128,
+    DELETE_BYTES = 160,
     FILTER_SOURCE = 1, /* compare the source address; the kernel's headers do not name the flag */
 };
 
 struct ending {
-    uint32_t address;
+    const struct ip *address;
     bool (*keep)(const struct nl_tuple *f, void *arg);
     void *arg;
     struct nl_buf deletes; /* a message for each, naming it in the kernel's own words */
     size_t count;
 };
+
+static unsigned char family_of(const struct ending *e)
+{
+    return ip_is_v4(e->address) ? AF_INET : AF_INET6;
+}
 
 static int connection_found(const struct nlmsghdr *h, void *arg)
 {
@@ -31,10 +36,10 @@ static int connection_found(const struct nlmsghdr *h, void *arg)
     struct nl_tuple flow;
     size_t n;
     const char *tuple = nl_find(h, sizeof(struct nfgenmsg), CTA_TUPLE_ORIG, 1, &n);
-    if (!tuple || !nl_tuple_read(tuple, n, &flow) || flow.source != e->address || e->count == BATCH_MAX ||
-        (e->keep && e->keep(&flow, e->arg)))
+    if (!tuple || !nl_tuple_read(tuple, n, &flow) || !ip_equal(&flow.source, e->address) ||
+        e->count == BATCH_MAX || (e->keep && e->keep(&flow, e->arg)))
         return 0;
-    struct nfgenmsg head = {.nfgen_family = AF_INET};
+    struct nfgenmsg head = {.nfgen_family = family_of(e)};
     nl_begin(&e->deletes, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_DELETE, NLM_F_ACK, &head, sizeof head);
     nl_put(&e->deletes, CTA_TUPLE_ORIG | NLA_F_NESTED, tuple, n);
     e->count++;
@@ -46,12 +51,15 @@ static int list(int fd, struct ending *e)
 {
     _Alignas(4) char data[256];
     struct nl_buf b;
-    struct nfgenmsg head = {.nfgen_family = AF_INET};
+    struct nfgenmsg head = {.nfgen_family = family_of(e)};
     nl_init(&b, data, sizeof data);
     nl_begin(&b, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET, NLM_F_DUMP, &head, sizeof head);
     size_t tuple = nl_nest(&b, CTA_TUPLE_ORIG);
     size_t ip = nl_nest(&b, CTA_TUPLE_IP);
-    nl_put_u32(&b, CTA_IP_V4_SRC, e->address);
+    if (ip_is_v4(e->address))
+        nl_put_u32(&b, CTA_IP_V4_SRC, ip_v4(e->address));
+    else
+        nl_put(&b, CTA_IP_V6_SRC, e->address->bytes, sizeof e->address->bytes);
     nl_nest_end(&b, ip);
     nl_nest_end(&b, tuple);
     size_t filter = nl_nest(&b, CTA_FILTER);
@@ -78,7 +86,7 @@ static int end_listed(int fd, struct ending *e)
     return 0;
 }
 
-int conntrack_end(uint32_t address, bool (*keep)(const struct nl_tuple *f, void *arg), void *arg)
+int conntrack_end(const struct ip *address, bool (*keep)(const struct nl_tuple *f, void *arg), void *arg)
 {
     struct ending e = {.address = address, .keep = keep, .arg = arg};
     auto_free char *deletes = malloc((size_t)BATCH_MAX * DELETE_BYTES);

@@ -5,6 +5,6 @@
 #include "base/error.h"
 #include "net/nlattr.h"
 
-/* Ends the connections of a source address (network order) except those that keep wants; keep NULL: all, so
+/* Ends the connections of a source address except those that keep wants; keep NULL: all, so
  * that the address's next owner starts with none. */
-int conntrack_end(uint32_t address, bool (*keep)(const struct nl_tuple *f, void *arg), void *arg);
+int conntrack_end(const struct ip *address, bool (*keep)(const struct nl_tuple *f, void *arg), void *arg);

@@ -292,6 +292,33 @@ static void check_network_extras(struct doctor *d)
     }
 }
 
+/* Off unless configured, so that a host without it lacks nothing. */
+static void check_ipv6(struct doctor *d)
+{
+    char uplink[IFNAMSIZ] = "";
+    bool both = true;
+    int err = in_child(network_try_filter, &both);
+    int r = err ? 0 : network_uplink(NFT_V6, uplink);
+    if (err == EAFNOSUPPORT)
+        tell(d, "IPv6", DOCTOR_OK, "this kernel has none: `silica serve --ipv6` is refused, IPv4 needs none");
+    else if (err)
+        tell(d, "IPv6", DOCTOR_WARN,
+             "its packet filter cannot be made (%s): `silica serve --ipv6` is refused, IPv4 needs none",
+             strerror(err));
+    else if (r == 0 || r == 1)
+        tell(d, "IPv6", DOCTOR_OK, "can be given to sandboxes with `silica serve --ipv6 on`, out through %s",
+             uplink);
+    else if (r == -ENOENT)
+        tell(d, "IPv6", DOCTOR_OK,
+             "off for %s, and this kernel forwards it for the whole host only: before `silica serve --ipv6 "
+             "on` "
+             "set net.ipv6.conf.all.forwarding=1",
+             uplink);
+    else
+        tell(d, "IPv6", DOCTOR_OK,
+             "no way to the internet (%s): `silica serve --ipv6` is refused, IPv4 needs none", strerror(-r));
+}
+
 /* All of it is wanted, none of it needed: without a network, sandboxes run in mode `none`. */
 static void check_network(struct doctor *d)
 {
@@ -322,7 +349,7 @@ static void check_network(struct doctor *d)
              strerror(err));
     else
         tell(d, "sidecars", DOCTOR_OK, "connections of containers can be redirected");
-    int r = network_uplink(uplink);
+    int r = network_uplink(NFT_V4, uplink);
     if (r == 1)
         tell(d, "forwarding", DOCTOR_OK, "on for %s", uplink);
     else if (r == 0)
@@ -334,6 +361,7 @@ static void check_network(struct doctor *d)
              without);
     else
         tell(d, "forwarding", DOCTOR_WARN, "no way to the internet (%s): set a default route", strerror(-r));
+    check_ipv6(d);
     if (network_host_resolvers(false, resolvers))
         tell(d, "name servers", DOCTOR_OK, "this host's can be given to sandboxes");
     else

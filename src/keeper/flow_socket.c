@@ -15,9 +15,11 @@
 
 enum {
     BUFFER_BYTES = 1 << 20, /* what does not fit is lost: a log must not slow down the network */
-    /* the message header, the family, and the address in CTA_TUPLE_ORIG { CTA_TUPLE_IP { CTA_IP_V4_SRC } } */
+    /* the message header, the family, and the address in CTA_TUPLE_ORIG { CTA_TUPLE_IP { CTA_IP_V4_SRC or
+       _V6_SRC } } */
     AT_FAMILY = NLMSG_HDRLEN,
     AT_SOURCE = NLMSG_HDRLEN + sizeof(struct nfgenmsg) + 3 * NLA_HDRLEN,
+    FILTER_MAX = 32,
     PACKET_BYTES = 64,
     DELAY_HUNDREDTHS = 10, /* how long told packets may wait for company */
     TOGETHER = 16,
@@ -32,20 +34,45 @@ static int settle(int fd)
     return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* The other connections of this host are nobody's business: the kernel does not even queue them. */
-static int filter_source(int fd, uint32_t pool, unsigned prefix)
+struct program {
+    struct sock_filter code[FILTER_MAX];
+    unsigned short len;
+};
+
+static void put(struct program *p, struct sock_filter step)
 {
-    uint32_t mask = prefix ? UINT32_MAX << (32 - prefix) : 0;
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, AT_FAMILY),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 0, 4),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT_SOURCE),
-        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(pool) & mask, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
-        BPF_STMT(BPF_RET | BPF_K, 0),
-    };
-    struct sock_fprog program = {ARRAY_SIZE(code), code};
+    p->code[p->len++] = step;
+}
+
+/* Passes messages of this family whose source has this prefix; what is of another family goes on behind. */
+static void put_family(struct program *p, int family, const unsigned char *pool, unsigned bits)
+{
+    const unsigned words = (bits + 31) / 32;
+    const unsigned char steps = (unsigned char)(words * 3);
+    put(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_B | BPF_ABS, AT_FAMILY));
+    put(p,
+        (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)family, 0, (uint8_t)(steps + 2)));
+    for (unsigned i = 0; i < words; i++) {
+        uint32_t word, left = bits - i * 32, mask = left >= 32 ? UINT32_MAX : UINT32_MAX << (32 - left);
+        memcpy(&word, pool + (size_t)i * 4, sizeof word);
+        put(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, AT_SOURCE + i * 4));
+        put(p, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
+        put(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(word) & mask, 0,
+                                            (uint8_t)((words - 1 - i) * 3 + 1)));
+    }
+    put(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, UINT32_MAX));
+    put(p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0));
+}
+
+/* The other connections of this host are nobody's business: the kernel does not even queue them. */
+static int filter_source(int fd, const struct flow_pools *pools)
+{
+    struct program p = {0};
+    put_family(&p, AF_INET, (const unsigned char *)&pools->v4, pools->v4_prefix);
+    if (pools->ipv6)
+        put_family(&p, AF_INET6, pools->v6.bytes, pools->v6_prefix);
+    put(&p, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0));
+    struct sock_fprog program = {p.len, p.code};
     int on = 1;
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) < 0 ||
                    setsockopt(fd, SOL_SOCKET, SO_LOCK_FILTER, &on, sizeof on) < 0
@@ -53,12 +80,12 @@ static int filter_source(int fd, uint32_t pool, unsigned prefix)
                : 0;
 }
 
-int flow_socket_open(uint32_t pool, unsigned prefix, int *ret_fd, struct error *reterr)
+int flow_socket_open(const struct flow_pools *pools, int *ret_fd, struct error *reterr)
 {
     struct sockaddr_nl groups = {.nl_family = AF_NETLINK,
                                  .nl_groups = NF_NETLINK_CONNTRACK_NEW | NF_NETLINK_CONNTRACK_DESTROY};
     auto_close int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
-    int r = fd < 0 ? -errno : filter_source(fd, pool, prefix); /* before it hears anything */
+    int r = fd < 0 ? -errno : filter_source(fd, pools); /* before it hears anything */
     if (r == 0 && bind(fd, (struct sockaddr *)&groups, sizeof groups) < 0)
         r = -errno;
     if (r == 0)

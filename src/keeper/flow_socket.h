@@ -5,9 +5,17 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/ip.h"
 
-/* Connections that begin and end, with their bytes; only those from this range of addresses (network order).
- */
-int flow_socket_open(uint32_t pool, unsigned prefix, int *ret_fd, struct error *reterr);
+struct flow_pools { /* network order and a length; IPv6: with ipv6 */
+    uint32_t v4;
+    unsigned v4_prefix;
+    bool ipv6;
+    struct ip v6;
+    unsigned v6_prefix;
+};
+
+/* Connections that begin and end, with their bytes; only those from these ranges of addresses. */
+int flow_socket_open(const struct flow_pools *pools, int *ret_fd, struct error *reterr);
 /* The headers of packets that rules gave to this log group. -EBUSY: somebody else has it. */
 int refused_socket_open(uint16_t group, int *ret_fd, struct error *reterr);

@@ -318,6 +318,7 @@ static struct network_config network_settings(const struct keeper *k)
                                .run_dir = c->run_dir,
                                .pool = c->network_pool,
                                .pool_prefix = c->network_pool_prefix,
+                               .prefix6 = c->ipv6_prefix,
                                .slots = c->slots,
                                .slots_fd = k->env.slots_fd,
                                .resolver_count = c->resolver_count};
@@ -325,12 +326,12 @@ static struct network_config network_settings(const struct keeper *k)
     return n;
 }
 
-/* 0, or an error only if the operator insists on a network. */
+/* 0, or an error only if the operator insists on a network, or on IPv6 in it. */
 static int network_give_up(struct keeper *k, struct error *e, struct error *reterr)
 {
     network_close(k->env.network, k->slot_used);
     k->env.network = NULL;
-    if (k->config->network == KEEPER_MODE_PUBLIC) {
+    if (k->config->network == KEEPER_MODE_PUBLIC || !ip_is_none(&k->config->ipv6_prefix)) {
         *reterr = *e;
         return -e->code;
     }

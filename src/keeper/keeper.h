@@ -35,6 +35,7 @@ struct keeper_config {
     const char *allow;     /* for the gateway: the list of sandboxes that do not say; NULL: they need none */
     uint32_t network_pool; /* addresses of the links, network order ... */
     unsigned network_pool_prefix;
+    struct ip ipv6_prefix;                     /* of their IPv6 addresses; none: they have none */
     uint32_t resolvers[NETWORK_RESOLVERS_MAX]; /* ... and the name servers of sandboxes; none: the host's */
     size_t resolver_count;
     uid_t gateway_uid;

@@ -265,31 +265,63 @@ int nl_link_up(unsigned index)
     return route_talk(&b);
 }
 
-int nl_address_add(unsigned index, uint32_t address, unsigned prefix)
+static unsigned char family_of(const struct ip *a)
+{
+    return ip_is_v4(a) ? AF_INET : AF_INET6;
+}
+
+static void put_address(struct nl_buf *b, uint16_t type, const struct ip *a)
+{
+    if (ip_is_v4(a))
+        nl_put_u32(b, type, ip_v4(a));
+    else
+        nl_put(b, type, a->bytes, sizeof a->bytes);
+}
+
+/* Nobody else on a link of ours could have the address: IPv6 need not look for them first, which takes it a
+ * second. */
+int nl_address_add(unsigned index, const struct ip *address, unsigned prefix)
 {
     _Alignas(4) char data[REQUEST_MAX];
     struct nl_buf b;
-    struct ifaddrmsg head = {.ifa_family = AF_INET, .ifa_prefixlen = (uint8_t)prefix, .ifa_index = index};
+    bool v4 = ip_is_v4(address);
+    struct ifaddrmsg head = {.ifa_family = family_of(address),
+                             .ifa_prefixlen = (uint8_t)(v4 ? prefix - IP_V4_BITS : prefix),
+                             .ifa_flags = v4 ? 0 : IFA_F_NODAD,
+                             .ifa_index = index};
     nl_init(&b, data, sizeof data);
     nl_begin(&b, RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &head, sizeof head);
-    nl_put_u32(&b, IFA_LOCAL, address);
-    nl_put_u32(&b, IFA_ADDRESS, address);
+    put_address(&b, IFA_LOCAL, address);
+    put_address(&b, IFA_ADDRESS, address);
     return route_talk(&b);
 }
 
-int nl_default_route_add(unsigned index, uint32_t gateway)
+int nl_default_route_add(unsigned index, const struct ip *gateway)
 {
     _Alignas(4) char data[REQUEST_MAX];
     struct nl_buf b;
-    struct rtmsg head = {.rtm_family = AF_INET,
+    struct rtmsg head = {.rtm_family = family_of(gateway),
                          .rtm_table = RT_TABLE_MAIN,
                          .rtm_protocol = RTPROT_STATIC,
                          .rtm_scope = RT_SCOPE_UNIVERSE,
                          .rtm_type = RTN_UNICAST};
     nl_init(&b, data, sizeof data);
     nl_begin(&b, RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &head, sizeof head);
-    nl_put_u32(&b, RTA_GATEWAY, gateway);
+    put_address(&b, RTA_GATEWAY, gateway);
     nl_put_u32(&b, RTA_OIF, index);
+    return route_talk(&b);
+}
+
+int nl_neighbour_add(unsigned index, const struct ip *address, const unsigned char mac[6])
+{
+    _Alignas(4) char data[REQUEST_MAX];
+    struct nl_buf b;
+    struct ndmsg head = {
+        .ndm_family = family_of(address), .ndm_ifindex = (int)index, .ndm_state = NUD_PERMANENT};
+    nl_init(&b, data, sizeof data);
+    nl_begin(&b, RTM_NEWNEIGH, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, &head, sizeof head);
+    put_address(&b, NDA_DST, address);
+    nl_put(&b, NDA_LLADDR, mac, 6);
     return route_talk(&b);
 }
 
@@ -373,21 +405,24 @@ int nl_link_bytes(const char *name, uint64_t *ret_rx, uint64_t *ret_tx)
     return 0;
 }
 
-int nl_route_interface(uint32_t address, unsigned *ret_index)
+int nl_route_interface(const struct ip *address, unsigned *ret_index)
 {
     _Alignas(4) char data[REQUEST_MAX];
     _Alignas(struct nlmsghdr) char answer[ANSWER_MAX];
     struct nl_buf b;
-    struct rtmsg head = {.rtm_family = AF_INET, .rtm_dst_len = 32};
+    struct rtmsg head = {.rtm_family = family_of(address), .rtm_dst_len = ip_is_v4(address) ? 32 : 128};
     nl_init(&b, data, sizeof data);
     nl_begin(&b, RTM_GETROUTE, 0, &head, sizeof head);
-    nl_put_u32(&b, RTA_DST, address);
+    put_address(&b, RTA_DST, address);
     int r = ask(&b, answer, sizeof answer);
     if (r < 0)
         return r;
     const struct nlmsghdr *h = (const struct nlmsghdr *)answer;
     const void *index = nl_find(h, sizeof head, RTA_OIF, sizeof *ret_index, NULL);
     if (h->nlmsg_type != RTM_NEWROUTE || !index)
+        return -ENETUNREACH;
+    memcpy(&head, NLMSG_DATA(h), sizeof head);
+    if (head.rtm_type != RTN_UNICAST) /* IPv6 has a route also to nowhere */
         return -ENETUNREACH;
     memcpy(ret_index, index, sizeof *ret_index);
     return 0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/ip.h"
 #include "net/nlattr.h"
 
 #include <linux/netlink.h>
@@ -36,7 +37,7 @@ int nl_dump(int fd, struct nl_buf *b, int (*found)(const struct nlmsghdr *h, voi
  * min. */
 const void *nl_find(const struct nlmsghdr *h, size_t skip, uint16_t type, size_t min, size_t *ret_len);
 
-/* ---- links, addresses and routes; ipv4 addresses in network order */
+/* ---- links, addresses and routes */
 
 struct nl_veth {
     const char *name, *peer_name;
@@ -48,9 +49,11 @@ int nl_link_delete(const char *name);     /* -ENODEV: there is none */
 int nl_link_up(unsigned index);
 /* Bytes received and sent so far. */
 int nl_link_bytes(const char *name, uint64_t *ret_rx, uint64_t *ret_tx);
-int nl_address_add(unsigned index, uint32_t address, unsigned prefix);
-int nl_default_route_add(unsigned index, uint32_t gateway);
-int nl_local_route_add(unsigned index); /* every address is one of the machine's own */
+int nl_address_add(unsigned index, const struct ip *address, unsigned prefix); /* prefix: of IP_BITS */
+int nl_default_route_add(unsigned index, const struct ip *gateway);
+/* The neighbour's address is known for good: it is never asked for, and nobody can say otherwise. */
+int nl_neighbour_add(unsigned index, const struct ip *address, const unsigned char mac[6]);
+int nl_local_route_add(unsigned index); /* every IPv4 address is one of the machine's own */
 int nl_link_each(void (*found)(const char *name, void *arg), void *arg);
 /* The interface packets to an address leave through; a question, nothing is sent. -ENETUNREACH: none. */
-int nl_route_interface(uint32_t address, unsigned *ret_index);
+int nl_route_interface(const struct ip *address, unsigned *ret_index);

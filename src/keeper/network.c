@@ -11,11 +11,10 @@
  * The link's name is the state: after a restart, a link whose slot was adopted is a sandbox with a network,
  * any other link with our prefix is a leftover. The prefix contains a hash of the instance's name.
  *
- * Forwarding: for a packet to be routed on, the interface it came in through must have `forwarding` set. For
- * packets of sandboxes that is our own link; for the answers it is the uplink, which belongs to the host. If
- * it is not set there, we set it for that one interface, never net.ipv4.ip_forward, and the filter drops
- * everything that comes in through it and is not for a sandbox: the host is as little a router as before. A
- * note in the run directory tells the next keeper that it was us, so that it keeps the guard and undoes both.
+ * IPv6, where the daemon gives it: the same link has two more addresses, each the daemon's prefix with the
+ * IPv4 address at its end, so that whoever knows a sandbox by one of them knows the other. Both ends know
+ * each other's hardware address for good: nobody asks for neighbours, nobody believes a router, and the
+ * filter drops whatever a sandbox says about either. Out they go under the host's own address (NAT66).
  */
 #include "keeper/network.h"
 #include "base/log.h"
@@ -32,11 +31,9 @@
 
 _Static_assert((int)NETWORK_RESOLVERS_MAX == (int)NFT_RESOLVERS_MAX, "the filter knows every resolver");
 
-#define ACCOUNTING "/proc/sys/net/netfilter/nf_conntrack_acct"
-
 enum {
-    SOMEWHERE = 0x01010101, /* a public address to ask the routing table about */
-    TRIAL_SLOT = 99998,     /* no sandbox has it */
+    TRIAL_SLOT = 99998, /* no sandbox has it */
+    PREFIX6_BITS = 64,
 };
 
 /* ---- settings */
@@ -78,6 +75,28 @@ int network_pool_parse(const char *text, uint32_t *ret_pool, unsigned *ret_prefi
             text);
     *ret_pool = in.s_addr;
     *ret_prefix = prefix;
+    return 0;
+}
+
+int network_ipv6_parse(const char *text, struct ip *ret, struct error *reterr)
+{
+    /* never seen outside this host; sandboxes of two daemons differ in their IPv4 addresses */
+    const char *prefix = strcmp(text, "on") == 0 ? "fd51:11ca:2130::/64" : text;
+    char address[IP_TEXT] = "";
+    const char *slash = strchr(prefix, '/');
+    struct ip a;
+    if (strcmp(text, "off") == 0) {
+        *ret = (struct ip){0};
+        return 0;
+    }
+    if (slash && (size_t)(slash - prefix) < sizeof address)
+        memcpy(address, prefix, (size_t)(slash - prefix));
+    if (!slash || strcmp(slash, "/64") != 0 || !ip_parse(address, &a) || ip_is_v4(&a) ||
+        !ip_is_network(&a, PREFIX6_BITS) || (a.bytes[0] & 0xfe) != 0xfc)
+        return error_set(reterr, EINVAL,
+                         "'%.60s' is neither on, nor off, nor a private network such as fd12:3456:789a::/64",
+                         text);
+    *ret = a;
     return 0;
 }
 
@@ -136,6 +155,22 @@ static void name_things(struct nft_table *t, const char *instance)
     t->log_group = hash ? hash : 1; /* 0 is what everybody's tools listen to */
 }
 
+static bool is_ours(const struct nft_table *t, const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET) {
+        struct sockaddr_in in;
+        memcpy(&in, a, sizeof in);
+        return (ntohl(in.sin_addr.s_addr) ^ ntohl(t->pool)) >> (32 - t->pool_prefix) == 0;
+    }
+    if (a->sa_family == AF_INET6 && t->ipv6) {
+        struct sockaddr_in6 in6;
+        memcpy(&in6, a, sizeof in6);
+        struct ip ip = ip_from_v6(&in6.sin6_addr), pool = nft_address6(t, t->pool);
+        return ip_same_prefix(&ip, &pool, IP_V4_BITS + t->pool_prefix);
+    }
+    return false;
+}
+
 /* Addresses of the pool on links that are not ours would be cut off, and with a second daemon's we would
  * fight. */
 static int check_pool_free(const struct nft_table *t, struct error *reterr)
@@ -144,26 +179,23 @@ static int check_pool_free(const struct nft_table *t, struct error *reterr)
     int r = 0;
     if (getifaddrs(&all) < 0)
         return error_sys(reterr, errno, "list the host's addresses");
-    for (const struct ifaddrs *a = all; a && r == 0; a = a->ifa_next) {
-        struct sockaddr_in in;
-        if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET)
-            continue;
-        memcpy(&in, a->ifa_addr, sizeof in);
-        if ((ntohl(in.sin_addr.s_addr) ^ ntohl(t->pool)) >> (32 - t->pool_prefix) == 0 &&
-            strncmp(a->ifa_name, t->prefix, strlen(t->prefix)) != 0)
+    for (const struct ifaddrs *a = all; a && r == 0; a = a->ifa_next)
+        if (a->ifa_addr && is_ours(t, a->ifa_addr) && strncmp(a->ifa_name, t->prefix, strlen(t->prefix)) != 0)
             r = error_set(reterr, EADDRINUSE,
                           "the address pool of sandboxes is in use on interface %.16s; choose another with "
-                          "--network-pool",
-                          a->ifa_name);
-    }
+                          "%s",
+                          a->ifa_name, a->ifa_addr->sa_family == AF_INET ? "--network-pool" : "--ipv6");
     freeifaddrs(all);
     return r;
 }
 
-static void name_notes(struct network *n, const char *run_dir)
+static int check_ipv6(struct error *reterr)
 {
-    (void)snprintf(n->note, sizeof n->note, "%s/uplink", run_dir);
-    (void)snprintf(n->accounting_note, sizeof n->accounting_note, "%s/accounting", run_dir);
+    if (access("/proc/sys/net/ipv6/conf/all/forwarding", F_OK) == 0)
+        return 0;
+    return error_set(reterr, EAFNOSUPPORT,
+                     "this kernel has no IPv6 (perhaps it was started with ipv6.disable=1): start without "
+                     "--ipv6; IPv4 does not need it");
 }
 
 int network_open(const struct network_config *config, struct network **ret, struct error *reterr)
@@ -181,8 +213,12 @@ int network_open(const struct network_config *config, struct network **ret, stru
     memcpy(n->table.resolvers, config->resolvers, sizeof n->table.resolvers);
     n->slots = config->slots;
     n->slots_fd = config->slots_fd;
-    name_notes(n, config->run_dir);
-    int r = check_pool_free(&n->table, reterr);
+    n->table.ipv6 = !ip_is_none(&config->prefix6);
+    n->table.prefix6 = config->prefix6;
+    network_name_notes(n, config->run_dir);
+    int r = n->table.ipv6 ? check_ipv6(reterr) : 0;
+    if (r == 0)
+        r = check_pool_free(&n->table, reterr);
     if (r < 0) {
         free(n);
         return r;
@@ -209,6 +245,23 @@ uint32_t network_address(const struct network *n, unsigned slot)
     return htonl(ntohl(n->table.pool) + slot * 2 + 1);
 }
 
+struct ip network_address6(const struct network *n, unsigned slot)
+{
+    return n->table.ipv6 ? nft_address6(&n->table, network_address(n, slot)) : (struct ip){0};
+}
+
+void network_eth0(const struct network *n, unsigned slot, struct eth0 *ret)
+{
+    struct nl_veth v = {0};
+    network_fix_macs(&v, slot);
+    *ret = (struct eth0){.address = ip_from_v4(network_address(n, slot)),
+                         .gateway = ip_from_v4(network_gateway(n, slot)),
+                         .address6 = network_address6(n, slot)};
+    if (n->table.ipv6)
+        ret->gateway6 = nft_address6(&n->table, network_gateway(n, slot));
+    memcpy(ret->gateway_mac, v.mac, sizeof ret->gateway_mac);
+}
+
 const char *network_resolv_conf(const struct network *n)
 {
     return n->resolv_conf;
@@ -217,7 +270,7 @@ const char *network_resolv_conf(const struct network *n)
 void network_name_box(const struct network *n, unsigned slot, const struct network_terms *terms,
                       struct nft_box *ret)
 {
-    *ret = (struct nft_box){.address = network_address(n, slot)};
+    *ret = (struct nft_box){.address = network_address(n, slot), .address6 = network_address6(n, slot)};
     if (terms) {
         ret->listed = terms->listed;
         ret->policy = terms->policy;
@@ -234,125 +287,49 @@ static bool slot_of(const struct nft_table *t, const char *name, unsigned *ret)
            sscanf(name + n, "%5u%n", ret, &end) == 1 && name[n + (size_t)end] == '\0';
 }
 
-/* ---- sysctl */
+/* ---- the host's end of a link */
 
-static int setting_path(char *out, size_t cap, const char *family, const char *link, const char *name)
-{
-    int n = snprintf(out, cap, "/proc/sys/net/%s/conf/%s/%s", family, link, name);
-    return n < 0 || (size_t)n >= cap ? -ENAMETOOLONG : 0;
-}
+struct link_setting {
+    const char *family, *name, *value;
+    bool optional; /* not every kernel has it */
+};
 
-static int setting_write(const char *family, const char *link, const char *name, const char *value)
+static int apply(const char *link, const struct link_setting *settings, size_t count, struct error *reterr)
 {
-    char path[128];
-    int r = setting_path(path, sizeof path, family, link, name);
-    if (r < 0)
-        return r;
-    auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
-    return fd < 0 || write(fd, value, strlen(value)) < 0 ? -errno : 0;
-}
-
-static bool setting_is_on(const char *link, const char *name)
-{
-    char path[128], value = '0';
-    if (setting_path(path, sizeof path, "ipv4", link, name) < 0)
-        return false;
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, &value, 1) == 1 && value != '0';
-}
-
-/* The host's end: routes for this sandbox only, tells it nothing, believes nothing. */
-int network_harden_link(const char *link, struct error *reterr)
-{
-    static const struct {
-        const char *family, *name, *value;
-    } settings[] = {
-        {"ipv6", "disable_ipv6", "1"},     {"ipv6", "accept_ra", "0"},
-        {"ipv4", "rp_filter", "1"},        {"ipv4", "arp_ignore", "1"},
-        {"ipv4", "proxy_arp", "0"},        {"ipv4", "accept_local", "0"},
-        {"ipv4", "accept_redirects", "0"}, {"ipv4", "send_redirects", "0"},
-        {"ipv4", "route_localnet", "0"},   {"ipv4", "accept_source_route", "0"},
-        {"ipv4", "forwarding", "1"},
-    };
-    for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
-        int r = setting_write(settings[i].family, link, settings[i].name, settings[i].value);
-        if (r == -ENOENT && strcmp(settings[i].family, "ipv6") == 0)
-            continue; /* a kernel without IPv6 */
+    for (size_t i = 0; i < count; i++) {
+        int r = network_setting_write(settings[i].family, link, settings[i].name, settings[i].value);
+        if (r == -ENOENT && settings[i].optional)
+            continue;
         if (r < 0)
             return error_sys(reterr, -r, "set %s of the sandbox's link", settings[i].name);
     }
     return 0;
 }
 
+/* Routes for this sandbox only, tells it nothing, believes nothing. */
+int network_harden_link(const struct network *n, const char *link, struct error *reterr)
+{
+    static const struct link_setting v4[] = {
+        {"ipv4", "rp_filter", "1", false},        {"ipv4", "arp_ignore", "1", false},
+        {"ipv4", "proxy_arp", "0", false},        {"ipv4", "accept_local", "0", false},
+        {"ipv4", "accept_redirects", "0", false}, {"ipv4", "send_redirects", "0", false},
+        {"ipv4", "route_localnet", "0", false},   {"ipv4", "accept_source_route", "0", false},
+        {"ipv4", "forwarding", "1", false},
+    };
+    static const struct link_setting no_v6[] = {{"ipv6", "disable_ipv6", "1", true},
+                                                {"ipv6", "accept_ra", "0", true}};
+    static const struct link_setting v6[] = {
+        {"ipv6", "addr_gen_mode", "1", false},    {"ipv6", "accept_ra", "0", false},
+        {"ipv6", "accept_redirects", "0", false}, {"ipv6", "autoconf", "0", false},
+        {"ipv6", "proxy_ndp", "0", false},        {"ipv6", "accept_source_route", "-1", false},
+        {"ipv6", "force_forwarding", "1", true},  {"ipv6", "disable_ipv6", "0", false},
+    };
+    int r = n->table.ipv6 ? apply(link, v6, ARRAY_SIZE(v6), reterr)
+                          : apply(link, no_v6, ARRAY_SIZE(no_v6), reterr);
+    return r < 0 ? r : apply(link, v4, ARRAY_SIZE(v4), reterr);
+}
+
 /* ---- the host's side of it all */
-
-static void note_read(const struct network *n, char out[IFNAMSIZ])
-{
-    auto_close int fd = open(n->note, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    ssize_t len = fd < 0 ? 0 : read(fd, out, IFNAMSIZ - 1);
-    out[len > 0 ? len : 0] = '\0';
-    if (strchr(out, '/') || out[0] == '.')
-        out[0] = '\0';
-}
-
-static int note_write(const struct network *n, const char *link, struct error *reterr)
-{
-    auto_close int fd = open(n->note, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, link, strlen(link)) != (ssize_t)strlen(link))
-        return error_sys(reterr, errno, "note which interface is made to forward");
-    return 0;
-}
-
-/* Undoes our setting, unless by now forwarding is on for the whole host: then it is somebody else's, too. */
-static void restore_forwarding(const struct network *n, const char *link)
-{
-    if (!setting_is_on("all", "forwarding"))
-        (void)setting_write("ipv4", link, "forwarding", "0"); /* the interface may be gone */
-    (void)unlink(n->note);
-}
-
-/* Connections count their bytes, for the log. Without it the log has none, which is no reason not to start.
- */
-static void accounting_on(const struct network *n)
-{
-    char value = '1';
-    auto_close int fd = open(ACCOUNTING, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || read(fd, &value, 1) != 1 || value != '0')
-        return;
-    auto_close int note = open(n->accounting_note, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (note >= 0)
-        (void)!pwrite(fd, "1", 1, 0);
-}
-
-/* As it was, if it was us. */
-static void accounting_restore(const struct network *n)
-{
-    if (unlink(n->accounting_note) < 0)
-        return;
-    auto_close int fd = open(ACCOUNTING, O_WRONLY | O_CLOEXEC);
-    if (fd >= 0)
-        (void)!write(fd, "0", 1);
-}
-
-/* Which interface forwards because of us: the note of an earlier keeper, or the uplink if it does not yet. */
-static int choose_uplink(struct network *n, struct error *reterr)
-{
-    char noted[IFNAMSIZ], uplink[IFNAMSIZ] = "";
-    unsigned index;
-    note_read(n, noted);
-    int r = nl_route_interface(htonl(SOMEWHERE), &index);
-    if (r < 0 || !if_indextoname(index, uplink))
-        log_warn(
-            "this host has no way to the internet: sandboxes have none either until silica is restarted");
-    if (noted[0] && (strcmp(noted, uplink) != 0 || setting_is_on("all", "forwarding"))) {
-        restore_forwarding(n, noted);
-        noted[0] = '\0';
-    }
-    if (!uplink[0] || (!noted[0] && setting_is_on(uplink, "forwarding")))
-        return 0;
-    memcpy(n->table.closed, uplink, sizeof n->table.closed);
-    return note_write(n, uplink, reterr);
-}
 
 struct link_scan {
     struct network *n;
@@ -416,8 +393,28 @@ static int try_pair(struct network *n, struct error *reterr)
     int r = here < 0 ? -errno : nl_veth_add(&v);
     if (r < 0)
         return error_sys(reterr, -r, "make a pair of links (veth)");
-    r = network_harden_link(one.link, reterr);
+    r = network_harden_link(n, one.link, reterr);
     network_link_delete(n, TRIAL_SLOT);
+    return r;
+}
+
+static int choose_uplinks(struct network *n, struct error *reterr)
+{
+    int r = network_uplink_choose(n, NFT_V4, reterr);
+    if (r == 0 && n->table.ipv6)
+        return network_uplink_choose(n, NFT_V6, reterr);
+    network_uplink_undo(n, NFT_V6); /* an earlier keeper's */
+    return r;
+}
+
+static int write_filter(struct network *n, const struct link_scan *s, struct error *reterr)
+{
+    if (nft_table_replace(&n->table, s->boxes, s->count, reterr) == 0)
+        return 0;
+    n->table.silent = true; /* perhaps only the log is missing */
+    int r = nft_table_replace(&n->table, s->boxes, s->count, reterr);
+    if (r == 0)
+        log_warn("refused packets are not told: this kernel has no nfnetlink_log or nft_log");
     return r;
 }
 
@@ -428,23 +425,14 @@ int network_begin(struct network *n, const unsigned char *slot_used, struct erro
     if (r < 0)
         (void)error_sys(reterr, -r, "list the host's links");
     if (r == 0)
-        r = choose_uplink(n, reterr);
+        r = choose_uplinks(n, reterr);
     if (r == 0)
-        r = nft_table_replace(&n->table, s.boxes, s.count, reterr);
-    if (r < 0 && s.boxes && !n->table.silent) {
-        n->table.silent = true; /* perhaps only the log is missing */
-        r = nft_table_replace(&n->table, s.boxes, s.count, reterr);
-        if (r == 0)
-            log_warn("refused packets are not told: this kernel has no nfnetlink_log or nft_log");
-    }
-    if (r == 0 && n->table.closed[0]) { /* the guard stands: now the door */
-        r = setting_write("ipv4", n->table.closed, "forwarding", "1");
-        if (r < 0)
-            (void)error_sys(reterr, -r, "let interface %s forward the answers to sandboxes", n->table.closed);
-    }
+        r = write_filter(n, &s, reterr);
+    if (r == 0) /* the guard stands: now the door */
+        r = network_uplink_open(n, reterr);
     scan_done(&s);
     if (r == 0)
-        accounting_on(n);
+        network_accounting_on(n);
     return r < 0 ? r : try_pair(n, reterr);
 }
 
@@ -489,9 +477,9 @@ void network_close(struct network *n, const unsigned char *slot_used)
     bool in_use = r < 0 || s.count;
     scan_done(&s); /* links first: none of them may outlive the rules */
     if (!in_use) {
-        accounting_restore(n);
-        if (n->table.closed[0])
-            restore_forwarding(n, n->table.closed);
+        network_accounting_restore(n);
+        network_uplink_undo(n, NFT_V4);
+        network_uplink_undo(n, NFT_V6);
         (void)nft_table_remove(&n->table);
     }
     free(n);
@@ -505,14 +493,13 @@ void network_remove_all(const struct network_config *config)
     if (!none)
         return;
     name_things(&n.table, config->instance);
-    name_notes(&n, config->run_dir);
+    network_name_notes(&n, config->run_dir);
     if (scan_links(&s, &n, none) == 0 && s.leftover_count)
         log_info("removing %zu network links of sandboxes: this daemon gives them none", s.leftover_count);
     scan_done(&s);
-    note_read(&n, n.table.closed);
-    if (n.table.closed[0])
-        restore_forwarding(&n, n.table.closed);
-    accounting_restore(&n);
+    network_uplink_undo(&n, NFT_V4);
+    network_uplink_undo(&n, NFT_V6);
+    network_accounting_restore(&n);
     (void)nft_table_remove(&n.table); /* a kernel without nf_tables has none */
 }
 
@@ -525,14 +512,16 @@ static struct network trial_network(void)
     return n;
 }
 
-int network_try_filter(void *unused)
+int network_try_filter(void *ipv6)
 {
     struct network n = trial_network();
     struct error e = {0};
-    (void)unused;
+    n.table.silent = true;
+    n.table.ipv6 = ipv6 != NULL;
+    if (ipv6 && (check_ipv6(&e) < 0 || network_ipv6_parse("on", &n.table.prefix6, &e) < 0))
+        return e.code;
     if (unshare(CLONE_NEWNET) < 0)
         return errno;
-    n.table.silent = true;
     (void)nft_table_replace(&n.table, NULL, 0, &e);
     return e.code;
 }
@@ -554,6 +543,7 @@ int network_try_log(void *unused)
 int network_try_link(void *unused)
 {
     struct nl_veth v = {.name = "trial", .peer_name = "eth0"};
+    struct network n = trial_network();
     struct error e = {0};
     (void)unused;
     network_fix_macs(&v, 0);
@@ -566,19 +556,6 @@ int network_try_link(void *unused)
     int r = nl_veth_add(&v);
     if (r < 0)
         return -r;
-    (void)network_harden_link(v.name, &e);
+    (void)network_harden_link(&n, v.name, &e);
     return e.code;
-}
-
-int network_uplink(char ret_name[IFNAMSIZ])
-{
-    char path[128];
-    unsigned index;
-    int r = nl_route_interface(htonl(SOMEWHERE), &index);
-    if (r < 0 || !if_indextoname(index, ret_name))
-        return r < 0 ? r : -errno;
-    if (setting_is_on(ret_name, "forwarding"))
-        return 1;
-    r = setting_path(path, sizeof path, "ipv4", ret_name, "forwarding");
-    return r < 0 ? r : access(path, W_OK) < 0 ? -EROFS : 0;
 }

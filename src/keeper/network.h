@@ -2,7 +2,9 @@
 /* network.h: the way out of sandboxes: one link per slot, two addresses each, one packet filter for all. */
 #pragma once
 
+#include "keeper/eth0.h"
 #include "keeper/network_terms.h"
+#include "keeper/nft.h"
 
 enum { NETWORK_RESOLVERS_MAX = 3 };
 
@@ -14,6 +16,7 @@ struct network_config {
         *run_dir;  /* keeps a note of what we changed on the host; gone after a reboot, as the change is */
     uint32_t pool; /* addresses of the links; network order */
     unsigned pool_prefix;
+    struct ip prefix6; /* a /64 for IPv6 addresses; none: sandboxes have no IPv6 */
     unsigned slots;
     int slots_fd; /* the directories of slots, with the terms of those in use; -1: none are */
     uint32_t resolvers[NETWORK_RESOLVERS_MAX]; /* none: those of the host */
@@ -22,6 +25,8 @@ struct network_config {
 
 /* "10.213.0.0/16": a private range of /8 to /30 with no bits set behind its prefix. */
 int network_pool_parse(const char *text, uint32_t *ret_pool, unsigned *ret_prefix, struct error *reterr);
+/* "on", "off" or a private /64: what goes into prefix6. */
+int network_ipv6_parse(const char *text, struct ip *ret, struct error *reterr);
 /* The IPv4 name servers of a resolv.conf. Those on a loopback address serve the host and no sandbox. Returns
  * how many. */
 size_t network_resolvers_parse(const char *text, bool loopback, uint32_t out[NETWORK_RESOLVERS_MAX]);
@@ -62,14 +67,19 @@ int network_usage(const struct network *n, unsigned slot, uint64_t *ret_rx, uint
 bool network_has_link(struct network *n, unsigned slot);
 void network_link_delete(struct network *n, unsigned slot); /* at once: takes 30 ms */
 
-uint32_t network_address(const struct network *n, unsigned slot); /* of the sandbox; network order */
-uint32_t network_gateway(const struct network *n, unsigned slot); /* the host's end */
-const char *network_resolv_conf(const struct network *n);         /* the file for sandboxes */
+uint32_t network_address(const struct network *n, unsigned slot);   /* of the sandbox; network order */
+uint32_t network_gateway(const struct network *n, unsigned slot);   /* the host's end */
+struct ip network_address6(const struct network *n, unsigned slot); /* none: there is no IPv6 */
+/* False for a sandbox that is older than the daemon's IPv6, or from a time with another prefix. */
+bool network_link_has_ipv6(const struct network *n, unsigned slot);
+void network_eth0(const struct network *n, unsigned slot, struct eth0 *ret); /* what is to be set up inside */
+const char *network_resolv_conf(const struct network *n);                    /* the file for sandboxes */
 
 /* For the doctor, in a process that ends with the trial: they enter network namespaces of their own. 0 or an
  * errno. */
-int network_try_filter(void *unused);
+int network_try_filter(void *ipv6); /* not NULL: for both families */
 int network_try_link(void *unused);
 int network_try_log(void *unused);
-/* The interface to the internet; 1 when it forwards, 0 when not, -EROFS when it cannot be made to, -errno. */
-int network_uplink(char ret_name[16]);
+/* The interface to the internet; 1 when it forwards, 0 when not, -EROFS when it cannot be made to, -ENOENT
+ * when only the whole host could (IPv6), -errno. */
+int network_uplink(enum nft_family_index family, char ret_name[IFNAMSIZ]);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* network_inside.c: see network_inside.h. The workload has no CAP_NET_ADMIN over the namespace, and no way to
- * get it: what is set up here stays. */
+/* network_inside.c: see network_inside.h. As with eth0.h, what is set up here stays. */
 #include "keeper/network_inside.h"
 #include "keeper/bandwidth.h"
 #include "keeper/netlink.h"
@@ -64,38 +63,24 @@ static int resolver_off(void)
 }
 
 /* /proc/sys/net shows the namespace of the thread that opens it. */
-static int refuse_ipv6(void)
+static int connect_eth0(const struct eth0 *e)
 {
-    static const char *const settings[][2] = {{"/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1"},
-                                              {"/proc/sys/net/ipv6/conf/eth0/accept_ra", "0"}};
-    for (size_t i = 0; i < ARRAY_SIZE(settings); i++) {
-        auto_close int fd = open(settings[i][0], O_WRONLY | O_CLOEXEC);
-        if (fd < 0 && errno == ENOENT)
-            continue; /* a kernel without IPv6 */
-        if (fd < 0 || write(fd, settings[i][1], 1) < 0)
-            return -errno;
-    }
-    return 0;
+    auto_close int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return root < 0 ? -errno : eth0_connect(e, root);
 }
 
 static int work(const struct inside_work *w)
 {
-    unsigned index = w->connect || w->shape ? if_nametoindex("eth0") : 0;
     int r = 0;
-    if ((w->connect || w->shape) && !index)
-        return -errno;
-    if (w->shape) /* before it is up, if it is not: then nothing has to be waited for */
-        r = bandwidth_set(index, w->bytes_per_second);
+    if (w->shape) { /* before it is up, if it is not: then nothing has to be waited for */
+        unsigned index = if_nametoindex("eth0");
+        r = index ? bandwidth_set(index, w->bytes_per_second) : -errno;
+    }
     if (r == 0 && w->resolver == INSIDE_RESOLVER_ON)
         r = resolver_on();
     if (r == 0 && w->resolver == INSIDE_RESOLVER_OFF)
         r = resolver_off();
-    if (r < 0 || !w->connect)
-        return r;
-    if ((r = refuse_ipv6()) < 0 || (r = nl_address_add(index, w->address, 31)) < 0 ||
-        (r = nl_link_up(index)) < 0)
-        return r;
-    return nl_default_route_add(index, w->gateway);
+    return r < 0 || !w->connect ? r : connect_eth0(w->connect);
 }
 
 struct inside {

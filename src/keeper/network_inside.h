@@ -2,13 +2,12 @@
 /* network_inside.h: what the keeper sets up in a sandbox's own network namespace. */
 #pragma once
 
-#include "base/error.h"
+#include "keeper/eth0.h"
 
 enum inside_resolver { INSIDE_RESOLVER_KEEP, INSIDE_RESOLVER_OFF, INSIDE_RESOLVER_ON };
 
 struct inside_work {
-    bool connect; /* eth0 gets its address and the way out; otherwise the first process does that */
-    uint32_t address, gateway;     /* with connect; network order */
+    const struct eth0 *connect;    /* eth0 is set up; NULL: the first process does that, or has done it */
     bool shape;                    /* eth0 gets this limit of what it sends */
     uint64_t bytes_per_second;     /* with shape; 0: none */
     enum inside_resolver resolver; /* questions to port 53 of whatever address go to KEEPER_PORT_RESOLVER */

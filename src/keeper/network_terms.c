@@ -5,14 +5,47 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { TERMS_MAGIC = 0x53494c4e, TERMS_VERSION = 1 };
+enum { TERMS_MAGIC = 0x53494c4e, TERMS_VERSION = 2, TERMS_IPV4 = 1 /* before there was IPv6 */ };
 
 struct terms_file {
     uint32_t magic, version;
     uint32_t listed, reserved;
     struct keeper_policy policy;
 };
+
+/* The same as written by a keeper that knew of no IPv6: its sandboxes run on when the daemon is replaced. */
+struct terms_file_ipv4 {
+    uint32_t magic, version;
+    uint32_t listed, reserved;
+    uint64_t bytes_per_second;
+    uint32_t connections, seconds, rule_count, keep;
+    struct {
+        uint32_t address;
+        uint16_t port;
+        uint8_t prefix, reserved;
+    } rules[KEEPER_RULES_MAX];
+};
+
+static bool translate(const struct terms_file_ipv4 *old, struct terms_file *ret)
+{
+    if (old->version != TERMS_IPV4 || old->rule_count > KEEPER_RULES_MAX)
+        return false;
+    *ret = (struct terms_file){.magic = old->magic, .version = TERMS_VERSION, .listed = old->listed};
+    ret->policy = (struct keeper_policy){.bytes_per_second = old->bytes_per_second,
+                                         .connections = old->connections,
+                                         .seconds = old->seconds,
+                                         .rule_count = old->rule_count};
+    for (size_t i = 0; i < old->rule_count; i++) {
+        if (old->rules[i].prefix > IP_BITS - IP_V4_BITS)
+            return false;
+        ret->policy.rules[i] = (struct keeper_rule){.address = ip_from_v4(old->rules[i].address),
+                                                    .port = old->rules[i].port,
+                                                    .prefix = (uint8_t)(IP_V4_BITS + old->rules[i].prefix)};
+    }
+    return true;
+}
 
 int network_terms_write(int slot_dir_fd, const struct network_terms *t, struct error *reterr)
 {
@@ -30,6 +63,7 @@ void network_terms_read(int slots_fd, unsigned slot, struct network_terms *ret)
 {
     char path[32];
     struct terms_file f;
+    struct terms_file_ipv4 old;
     (void)snprintf(path, sizeof path, "%u/network", slot);
     *ret = (struct network_terms){.listed = true};
     auto_close int fd = openat(slots_fd, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -37,8 +71,13 @@ void network_terms_read(int slots_fd, unsigned slot, struct network_terms *ret)
         ret->listed = errno != ENOENT;
         return;
     }
-    if (read(fd, &f, sizeof f) != (ssize_t)sizeof f || f.magic != TERMS_MAGIC || f.version != TERMS_VERSION ||
-        f.listed > 1 || !keeper_policy_ok(&f.policy) || f.policy.seconds)
+    ssize_t n = read(fd, &f, sizeof f);
+    if (n == (ssize_t)sizeof old) {
+        memcpy(&old, &f, sizeof old);
+        n = translate(&old, &f) ? (ssize_t)sizeof f : 0;
+    }
+    if (n != (ssize_t)sizeof f || f.magic != TERMS_MAGIC || f.version != TERMS_VERSION || f.listed > 1 ||
+        !keeper_policy_ok(&f.policy) || f.policy.seconds)
         return;
     ret->listed = f.listed;
     ret->policy = f.policy;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nft.c: see nft.h.
+/* nft.c: the rules of the table; see nft.h, and nft_internal.h for the two families.
  *
  * Theory of operation
- * The table is `inet`, so that its verdicts hold for IPv6 as well. Read nft_table_replace from the top: it is
- * the rule set. Links of sandboxes are known by their name's prefix; whatever comes from or goes to such a
- * link and is not accepted by a rule is dropped, whether the sandbox is known or not: a link without its set
- * element has no network. The chains' policy is `accept` nevertheless, because a packet that has nothing to
- * do with our links is none of our business: with `drop`, every other container of the host would lose its
- * network. An accept of ours does not overrule a drop in somebody else's table, nor theirs ours.
+ * The table is `inet`, so that its verdicts hold for IPv6 as well, whether sandboxes have it or not. Read
+ * nft_put_rules from the top: it is the rule set. Links of sandboxes are known by their name's prefix;
+ * whatever comes from or goes to such a link and is not accepted by a rule is dropped, whether the sandbox is
+ * known or not: a link without its set element has no network. The chains' policy is `accept` nevertheless,
+ * because a packet that has nothing to do with our links is none of our business: with `drop`, every other
+ * container of the host would lose its network. An accept of ours does not overrule a drop in somebody else's
+ * table, nor theirs ours.
  *
  * Sandboxes with a list of their own (the set "listed") go another way through the rules than all others: the
  * chain "listed" lets new connections pass only to what the elements of nft_box.c name. What is established
@@ -21,7 +22,6 @@
 #include "keeper/nft_internal.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nfnetlink.h>
@@ -30,8 +30,6 @@
 #include <string.h>
 
 enum {
-    TABLE_BYTES = 65536, /* the rules take less than half of it */
-    PIN_BYTES = 256,     /* one element in a message of its own */
     NEW_PER_SECOND = 100,
     NEW_BURST = 200,
     NOTES_PER_SECOND = 10,
@@ -39,12 +37,42 @@ enum {
     NOTE_BYTES = 64, /* of a refused packet: its headers */
     RATE_FORGET_MS = 60000,
     PINS_MAX = 262144,
-    TYPE_IFNAME_IPV4 = NFT_TYPE_IFNAME << 6 | NFT_TYPE_IPV4,
-    TYPE_PAIR = NFT_TYPE_IPV4 << 6 | NFT_TYPE_IPV4,
-    TYPE_PAIR_PORT = TYPE_PAIR << 6 | NFT_TYPE_PORT,
-    SOURCE = 12, /* offsets in the IPv4 header */
-    DESTINATION = 16,
 };
+
+const struct nft_family nft_families[NFT_FAMILIES] = {
+    [NFT_V4] = {.index = NFT_V4,
+                .suffix = "",
+                .protocol = NFPROTO_IPV4,
+                .icmp = IPPROTO_ICMP,
+                .source = 12,
+                .destination = 16,
+                .address_len = 4,
+                .known_as = 12,
+                .address_type = NFT_TYPE_IPV4},
+    [NFT_V6] = {.index = NFT_V6,
+                .suffix = "6",
+                .protocol = NFPROTO_IPV6,
+                .icmp = IPPROTO_ICMPV6,
+                .source = 8,
+                .destination = 24,
+                .address_len = 16,
+                .known_as = 20,
+                .address_type = NFT_TYPE_IPV6},
+};
+
+struct nft_name nft_named(const struct nft_family *f, const char *name)
+{
+    struct nft_name n;
+    (void)snprintf(n.text, sizeof n.text, "%s%s", name, f->suffix);
+    return n;
+}
+
+struct ip nft_address6(const struct nft_table *t, uint32_t address)
+{
+    struct ip a = t->prefix6;
+    memcpy(a.bytes + sizeof a.bytes - sizeof address, &address, sizeof address);
+    return a;
+}
 
 /* ---- rules: a rule is a list of expressions; see `nft --debug=netlink` for the same in words */
 
@@ -69,9 +97,15 @@ static void match_state(struct nft_rule *r, uint32_t bits)
     nft_compare(r, NFT_CMP_NEQ, &(uint32_t){0}, 4);
 }
 
-static void load_address(struct nft_rule *r, uint32_t offset, uint32_t reg)
+/* The sandbox, as most sets know it. */
+static void load_sandbox(struct nft_rule *r, const struct nft_family *f, uint32_t reg)
 {
-    nft_load_payload(r, NFT_PAYLOAD_NETWORK_HEADER, offset, 4, reg);
+    nft_load_payload(r, NFT_PAYLOAD_NETWORK_HEADER, f->known_as, 4, reg);
+}
+
+static void load_destination(struct nft_rule *r, const struct nft_family *f, uint32_t reg)
+{
+    nft_load_payload(r, NFT_PAYLOAD_NETWORK_HEADER, f->destination, f->address_len, reg);
 }
 
 struct meter {
@@ -80,10 +114,10 @@ struct meter {
     uint32_t flags; /* NFT_LIMIT_F_INV: the rule goes on when the sandbox is over it */
 };
 
-/* A meter per source address. */
-static void limit_source(struct nft_rule *r, const struct meter *m)
+/* A meter per sandbox. */
+static void limit_sandbox(struct nft_rule *r, const struct nft_family *f, const struct meter *m)
 {
-    load_address(r, SOURCE, NFT_REG_1);
+    load_sandbox(r, f, NFT_REG_1);
     nft_expression(r, "dynset");
     nl_put_text(r->b, NFTA_DYNSET_SET_NAME, m->set);
     nl_put_be32(r->b, NFTA_DYNSET_SET_ID, m->id);
@@ -103,11 +137,11 @@ static void limit_source(struct nft_rule *r, const struct meter *m)
     nft_expression_end(r);
 }
 
-void nft_put_count_rules(struct nl_buf *b, const struct nft_table *t, const char *chain, const char *set,
-                         uint32_t set_id, uint32_t connections)
+void nft_put_count_rules(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f,
+                         const char *chain, const char *set, uint32_t set_id, uint32_t connections)
 {
     struct nft_rule r = nft_rule_begin(b, t->name, chain);
-    load_address(&r, SOURCE, NFT_REG_1);
+    load_sandbox(&r, f, NFT_REG_1);
     nft_expression(&r, "dynset");
     nl_put_text(b, NFTA_DYNSET_SET_NAME, set);
     nl_put_be32(b, NFTA_DYNSET_SET_ID, set_id);
@@ -121,15 +155,15 @@ void nft_put_count_rules(struct nl_buf *b, const struct nft_table *t, const char
     nl_nest_end(b, data);
     nl_nest_end(b, nest);
     nft_expression_end(&r);
-    nft_verdict(&r, NFT_GOTO, "over");
+    nft_verdict(&r, NFT_GOTO, nft_named(f, "over").text);
     r = nft_rule_begin(b, t->name, chain);
     nft_verdict(&r, NF_ACCEPT, NULL);
 }
 
-/* Goes where the map leads; a source that is not in it goes on. */
-static void lookup_verdict(struct nft_rule *r, const char *set, uint32_t id)
+/* Goes where the map leads; a sandbox that is not in it goes on. */
+static void lookup_verdict(struct nft_rule *r, const struct nft_family *f, const char *set, uint32_t id)
 {
-    load_address(r, SOURCE, NFT_REG_1);
+    load_sandbox(r, f, NFT_REG_1);
     nft_expression(r, "lookup");
     nl_put_text(r->b, NFTA_LOOKUP_SET, set);
     nl_put_be32(r->b, NFTA_LOOKUP_SREG, NFT_REG_1);
@@ -139,25 +173,33 @@ static void lookup_verdict(struct nft_rule *r, const char *set, uint32_t id)
     nft_rule_end(r);
 }
 
-/* ---- the table */
+/* ---- sets */
 
 enum {
+    /* of each family */
     SET_BOXES = 1,
     SET_NOT_PUBLIC,
     SET_NEVER,
     SET_PROTOCOLS,
-    SET_RESOLVERS,
     SET_CLOSED,
-    SET_RATE,
-    SET_NOTES,
-    SET_CONNECTIONS,
     SET_COUNTS,
-    SET_LISTED,
     SET_NETS_ANY,
     SET_NETS_PORT,
     SET_PINS,
-    SET_FIRST_FREE,
+    /* of both */
+    SET_RESOLVERS,
+    SET_RATE,
+    SET_NOTES,
+    SET_CONNECTIONS,
+    SET_LISTED,
+    SET_COUNT,
 };
+_Static_assert(SET_COUNT <= (int)NFT_IDS, "ids do not meet");
+
+static uint32_t set_id(const struct nft_family *f, uint32_t set)
+{
+    return (uint32_t)f->index * NFT_IDS + set;
+}
 
 static void put_one(struct nl_buf *b, const struct nft_table *t, const char *set, const void *key, size_t n,
                     uint32_t flags)
@@ -177,51 +219,108 @@ static void put_ranges(struct nl_buf *b, const struct nft_table *t, const char *
     }
 }
 
-static void put_sets(struct nl_buf *b, const struct nft_table *t)
+/* The address behind this one; none behind the last. */
+static struct ip next_of(struct ip a)
 {
-    static const uint8_t protocols[] = {IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP};
-    static const uint32_t pair[] = {4, 4, 0}, pair_port[] = {4, 4, 2, 0};
-    const uint32_t meter = NFT_SET_EVAL | NFT_SET_TIMEOUT, ranges = NFT_SET_INTERVAL | NFT_SET_CONCAT;
-    const struct nft_set sets[] = {
-        {.name = "boxes", .id = SET_BOXES, .key_type = TYPE_IFNAME_IPV4, .key_len = IFNAMSIZ + 4},
-        {"not_public", SET_NOT_PUBLIC, NFT_SET_INTERVAL, NFT_TYPE_IPV4, 4, 0, 0, NULL, false},
-        {"never", SET_NEVER, NFT_SET_INTERVAL, NFT_TYPE_IPV4, 4, 0, 0, NULL, false},
-        {"protocols", SET_PROTOCOLS, 0, NFT_TYPE_PROTOCOL, 1, 0, 0, NULL, false},
-        {"resolvers", SET_RESOLVERS, 0, NFT_TYPE_IPV4, 4, 0, 0, NULL, false},
-        {"closed", SET_CLOSED, 0, NFT_TYPE_IFNAME, IFNAMSIZ, 0, 0, NULL, false},
-        {"rate", SET_RATE, meter, NFT_TYPE_IPV4, 4, NFT_METERS_MAX, RATE_FORGET_MS, NULL, false},
-        {"notes", SET_NOTES, meter, NFT_TYPE_IPV4, 4, NFT_METERS_MAX, RATE_FORGET_MS, NULL, false},
-        {"connections", SET_CONNECTIONS, NFT_SET_EVAL, NFT_TYPE_IPV4, 4, NFT_METERS_MAX, 0, NULL, false},
-        {"counts", SET_COUNTS, 0, NFT_TYPE_IPV4, 4, 0, 0, NULL, true},
-        {"listed", SET_LISTED, 0, NFT_TYPE_IPV4, 4, 0, 0, NULL, false},
-        {"nets_any", SET_NETS_ANY, ranges, TYPE_PAIR, 8, 0, 0, pair, false},
-        {"nets_port", SET_NETS_PORT, ranges, TYPE_PAIR_PORT, 12, 0, 0, pair_port, false},
-        {"pins", SET_PINS, NFT_SET_TIMEOUT, TYPE_PAIR_PORT, 12, PINS_MAX, 0, NULL, false},
-    };
-    for (size_t i = 0; i < ARRAY_SIZE(sets); i++)
-        nft_put_set(b, t->name, &sets[i]);
-    put_ranges(b, t, "not_public", ranges_not_public, ranges_not_public_count);
-    put_ranges(b, t, "never", ranges_never, ranges_never_count);
-    for (size_t i = 0; i < ARRAY_SIZE(protocols); i++)
-        put_one(b, t, "protocols", &protocols[i], 1, 0);
-    for (size_t i = 0; i < t->resolver_count; i++)
-        put_one(b, t, "resolvers", &t->resolvers[i], 4, 0);
-    if (t->closed[0]) {
-        char name[IFNAMSIZ] = {0};
-        memcpy(name, t->closed, strnlen(t->closed, IFNAMSIZ - 1));
-        put_one(b, t, "closed", name, sizeof name, 0);
+    for (size_t i = sizeof a.bytes; i-- > 0;)
+        if (++a.bytes[i])
+            break;
+    return a;
+}
+
+static void put_networks(struct nl_buf *b, const struct nft_table *t, const char *set,
+                         const struct address_network *networks, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct ip end = next_of(ip_network_last(&networks[i].first, networks[i].prefix));
+        put_one(b, t, set, &networks[i].first, sizeof end, 0);
+        if (!ip_is_none(&end))
+            put_one(b, t, set, &end, sizeof end, NFT_SET_ELEM_INTERVAL_END);
     }
 }
 
+static void put_family_sets(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f)
+{
+    const uint8_t protocols[] = {f->icmp, IPPROTO_TCP, IPPROTO_UDP};
+    const uint32_t pair[] = {4, f->address_len, 0}, pair_port[] = {4, f->address_len, 2, 0};
+    const uint32_t ranges = NFT_SET_INTERVAL | NFT_SET_CONCAT, len = f->address_len, type = f->address_type;
+    const uint32_t box_type = NFT_TYPE_IFNAME << 6 | type, pair_type = NFT_TYPE_IPV4 << 6 | type;
+    const uint32_t port_type = pair_type << 6 | NFT_TYPE_PORT;
+    const struct nft_set sets[] = {
+        {"boxes", SET_BOXES, 0, box_type, IFNAMSIZ + len, 0, 0, NULL, false},
+        {"not_public", SET_NOT_PUBLIC, NFT_SET_INTERVAL, type, len, 0, 0, NULL, false},
+        {"never", SET_NEVER, NFT_SET_INTERVAL, type, len, 0, 0, NULL, false},
+        {"protocols", SET_PROTOCOLS, 0, NFT_TYPE_PROTOCOL, 1, 0, 0, NULL, false},
+        {"closed", SET_CLOSED, 0, NFT_TYPE_IFNAME, IFNAMSIZ, 0, 0, NULL, false},
+        {"counts", SET_COUNTS, 0, NFT_TYPE_IPV4, 4, 0, 0, NULL, true},
+        {"nets_any", SET_NETS_ANY, ranges, pair_type, 4 + len, 0, 0, pair, false},
+        {"nets_port", SET_NETS_PORT, ranges, port_type, 8 + len, 0, 0, pair_port, false},
+        {"pins", SET_PINS, NFT_SET_TIMEOUT, port_type, 8 + len, PINS_MAX, 0, NULL, false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(sets); i++) {
+        struct nft_set s = sets[i];
+        struct nft_name name = nft_named(f, s.name);
+        s.name = name.text;
+        s.id = set_id(f, s.id);
+        nft_put_set(b, t->name, &s);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(protocols); i++)
+        put_one(b, t, nft_named(f, "protocols").text, &protocols[i], 1, 0);
+    if (t->closed[f->index][0]) {
+        char name[IFNAMSIZ] = {0};
+        memcpy(name, t->closed[f->index], strnlen(t->closed[f->index], IFNAMSIZ - 1));
+        put_one(b, t, nft_named(f, "closed").text, name, sizeof name, 0);
+    }
+}
+
+static void put_sets(struct nl_buf *b, const struct nft_table *t)
+{
+    const uint32_t meter = NFT_SET_EVAL | NFT_SET_TIMEOUT;
+    const struct nft_set sets[] = {
+        {"resolvers", SET_RESOLVERS, 0, NFT_TYPE_IPV4, 4, 0, 0, NULL, false},
+        {"rate", SET_RATE, meter, NFT_TYPE_IPV4, 4, NFT_METERS_MAX, RATE_FORGET_MS, NULL, false},
+        {"notes", SET_NOTES, meter, NFT_TYPE_IPV4, 4, NFT_METERS_MAX, RATE_FORGET_MS, NULL, false},
+        {"connections", SET_CONNECTIONS, NFT_SET_EVAL, NFT_TYPE_IPV4, 4, NFT_METERS_MAX, 0, NULL, false},
+        {"listed", SET_LISTED, 0, NFT_TYPE_IPV4, 4, 0, 0, NULL, false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(sets); i++)
+        nft_put_set(b, t->name, &sets[i]);
+    for (size_t i = 0; i < t->resolver_count; i++)
+        put_one(b, t, "resolvers", &t->resolvers[i], 4, 0);
+    for (int i = 0; i < nft_family_count(t); i++)
+        put_family_sets(b, t, &nft_families[i]);
+    put_ranges(b, t, "not_public", ranges_not_public, ranges_not_public_count);
+    put_ranges(b, t, "never", ranges_never, ranges_never_count);
+    if (!t->ipv6)
+        return;
+    put_networks(b, t, "not_public6", networks_not_public, networks_not_public_count);
+    put_networks(b, t, "never6", networks_never, networks_never_count);
+}
+
+void nft_put_chains_and_sets(struct nl_buf *b, const struct nft_table *t)
+{
+    static const char *const inner[] = {"note", "over", "limited", "listed", "from_box"};
+    put_sets(b, t);
+    for (int i = 0; i < nft_family_count(t); i++)
+        for (size_t k = 0; k < ARRAY_SIZE(inner); k++)
+            nft_put_chain(b, t->name, nft_named(&nft_families[i], inner[k]).text, NULL, 0, 0);
+    nft_put_chain(b, t->name, "forward", "filter", NF_INET_FORWARD, 0);
+    nft_put_chain(b, t->name, "input", "filter", NF_INET_LOCAL_IN, 0);
+    nft_put_chain(b, t->name, "output", "filter", NF_INET_LOCAL_OUT, 0);
+    nft_put_chain(b, t->name, "nat", "nat", NF_INET_POST_ROUTING, 100);
+}
+
+/* ---- the chains of a family */
+
 /* Tells of a packet that is about to be dropped, a few times a second and sandbox, and comes back. */
-static void put_note(struct nl_buf *b, const struct nft_table *t)
+static void put_note(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f)
 {
     static const struct meter notes = {"notes", SET_NOTES, NOTES_PER_SECOND, NOTES_BURST, 0};
     uint16_t group = htons(t->log_group);
     if (t->silent)
         return;
-    struct nft_rule r = nft_rule_begin(b, t->name, "note");
-    limit_source(&r, &notes);
+    struct nft_rule r = nft_rule_begin(b, t->name, nft_named(f, "note").text);
+    limit_sandbox(&r, f, &notes);
     nft_expression(&r, "log");
     nl_put(b, NFTA_LOG_GROUP, &group, sizeof group);
     nl_put_be32(b, NFTA_LOG_SNAPLEN, NOTE_BYTES);
@@ -229,127 +328,174 @@ static void put_note(struct nl_buf *b, const struct nft_table *t)
     nft_rule_end(&r);
 }
 
-/* Two rules: one that tells, one that counts and drops. match says what. */
-static void refuse(struct nl_buf *b, const struct nft_table *t, const char *chain,
-                   void (*match)(struct nft_rule *r))
+/* Two rules: one that tells, one that counts and drops. match says what; NULL: everything. */
+static void refuse(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f, const char *chain,
+                   void (*match)(struct nft_rule *r, const struct nft_family *f))
 {
-    struct nft_rule r = nft_rule_begin(b, t->name, chain);
+    struct nft_name in = nft_named(f, chain);
+    struct nft_rule r = nft_rule_begin(b, t->name, in.text);
     if (match)
-        match(&r);
-    nft_verdict(&r, NFT_JUMP, "note");
-    r = nft_rule_begin(b, t->name, chain);
+        match(&r, f);
+    nft_verdict(&r, NFT_JUMP, nft_named(f, "note").text);
+    r = nft_rule_begin(b, t->name, in.text);
     if (match)
-        match(&r);
+        match(&r, f);
     nft_drop(&r);
 }
 
-static void match_not_public(struct nft_rule *r)
+static void match_not_public(struct nft_rule *r, const struct nft_family *f)
 {
-    load_address(r, DESTINATION, NFT_REG_1);
-    nft_lookup(r, "not_public", SET_NOT_PUBLIC, false);
+    load_destination(r, f, NFT_REG_1);
+    nft_lookup(r, nft_named(f, "not_public").text, set_id(f, SET_NOT_PUBLIC), false);
 }
 
-static void match_never(struct nft_rule *r)
+static void match_never(struct nft_rule *r, const struct nft_family *f)
 {
-    load_address(r, DESTINATION, NFT_REG_1);
-    nft_lookup(r, "never", SET_NEVER, false);
+    load_destination(r, f, NFT_REG_1);
+    nft_lookup(r, nft_named(f, "never").text, set_id(f, SET_NEVER), false);
 }
 
-static void match_mail(struct nft_rule *r) /* the first thing a stolen machine is used for */
+static void match_mail(struct nft_rule *r,
+                       const struct nft_family *f) /* the first thing a stolen machine is used for */
 {
+    (void)f;
     nft_match_port(r, IPPROTO_TCP, 25);
 }
 
-/* From a sandbox to somewhere else: what is forbidden comes before what is already established. */
-static void put_from_box(struct nl_buf *b, const struct nft_table *t)
+/* The one thing that may lie in a private network. Name servers are spoken to over IPv4. */
+static void put_resolvers(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f)
 {
-    struct nft_rule r = nft_rule_begin(b, t->name, "from_box");
-    nft_match_byte(&r, NFT_META_NFPROTO, NFT_CMP_NEQ, NFPROTO_IPV4);
-    nft_drop(&r);
-    r = nft_rule_begin(b, t->name,
-                       "from_box"); /* a source that is not its own, or a sandbox we do not know */
-    nft_load_meta(&r, NFT_META_IIFNAME);
-    load_address(&r, SOURCE, NFT_REG_2); /* the name fills register 1, so both lie side by side */
-    nft_lookup(&r, "boxes", SET_BOXES, true);
-    nft_drop(&r);
-    r = nft_rule_begin(b, t->name, "from_box"); /* another sandbox */
-    match_link(&r, NFT_META_OIFNAME, t);
-    nft_drop(&r);
-    r = nft_rule_begin(b, t->name, "from_box");
-    nft_load_meta(&r, NFT_META_L4PROTO);
-    nft_lookup(&r, "protocols", SET_PROTOCOLS, true);
-    nft_drop(&r);
-    r = nft_rule_begin(b, t->name, "from_box");
-    load_address(&r, SOURCE, NFT_REG_1);
-    nft_lookup(&r, "listed", SET_LISTED, false);
-    nft_verdict(&r, NFT_GOTO, "listed");
     static const uint8_t dns[] = {IPPROTO_UDP, IPPROTO_TCP};
-    for (size_t i = 0; i < ARRAY_SIZE(dns); i++) { /* the one thing that may lie in a private network */
-        r = nft_rule_begin(b, t->name, "from_box");
-        load_address(&r, DESTINATION, NFT_REG_1);
+    for (size_t i = 0; i < ARRAY_SIZE(dns); i++) {
+        struct nft_rule r = nft_rule_begin(b, t->name, "from_box");
+        load_destination(&r, f, NFT_REG_1);
         nft_lookup(&r, "resolvers", SET_RESOLVERS, false);
         nft_match_port(&r, dns[i], 53);
         nft_verdict(&r, NFT_GOTO, "limited");
     }
-    refuse(b, t, "from_box", match_not_public);
-    refuse(b, t, "from_box", match_mail);
+}
+
+/* The first rules of IPv4's chain, where everything arrives: what is of another family goes elsewhere. */
+static void put_families(struct nl_buf *b, const struct nft_table *t)
+{
+    struct nft_rule r;
+    if (t->ipv6) {
+        r = nft_rule_begin(b, t->name, "from_box");
+        nft_match_byte(&r, NFT_META_NFPROTO, NFT_CMP_EQ, NFPROTO_IPV6);
+        nft_verdict(&r, NFT_GOTO, "from_box6");
+    }
     r = nft_rule_begin(b, t->name, "from_box");
-    nft_verdict(&r, NFT_GOTO, "limited");
+    nft_match_byte(&r, NFT_META_NFPROTO, NFT_CMP_NEQ, NFPROTO_IPV4);
+    nft_drop(&r);
+}
+
+/* From a sandbox to somewhere else: what is forbidden comes before what is already established. */
+static void put_from_box(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f)
+{
+    struct nft_name chain = nft_named(f, "from_box");
+    if (f->index == NFT_V4)
+        put_families(b, t);
+    struct nft_rule r = nft_rule_begin(
+        b, t->name, chain.text); /* a source that is not its own, or a sandbox we do not know */
+    nft_load_meta(&r, NFT_META_IIFNAME);
+    /* the name fills register 1, so both lie side by side */
+    nft_load_payload(&r, NFT_PAYLOAD_NETWORK_HEADER, f->source, f->address_len, NFT_REG_2);
+    nft_lookup(&r, nft_named(f, "boxes").text, set_id(f, SET_BOXES), true);
+    nft_drop(&r);
+    r = nft_rule_begin(b, t->name, chain.text); /* another sandbox */
+    match_link(&r, NFT_META_OIFNAME, t);
+    nft_drop(&r);
+    r = nft_rule_begin(b, t->name, chain.text);
+    nft_load_meta(&r, NFT_META_L4PROTO);
+    nft_lookup(&r, nft_named(f, "protocols").text, set_id(f, SET_PROTOCOLS), true);
+    nft_drop(&r);
+    r = nft_rule_begin(b, t->name, chain.text);
+    load_sandbox(&r, f, NFT_REG_1);
+    nft_lookup(&r, "listed", SET_LISTED, false);
+    nft_verdict(&r, NFT_GOTO, nft_named(f, "listed").text);
+    if (f->index == NFT_V4)
+        put_resolvers(b, t, f);
+    refuse(b, t, f, "from_box", match_not_public);
+    refuse(b, t, f, "from_box", match_mail);
+    r = nft_rule_begin(b, t->name, chain.text);
+    nft_verdict(&r, NFT_GOTO, nft_named(f, "limited").text);
 }
 
 enum listed_port { PORT_NONE, PORT_ZERO, PORT_OWN };
 
-/* Source, destination and port side by side, looked up in a set of what is allowed. */
-static void put_listed_set(struct nl_buf *b, const struct nft_table *t, const char *set, uint32_t id,
-                           enum listed_port port)
+/* Sandbox, destination and port side by side, looked up in a set of what is allowed. */
+static void put_listed_set(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f,
+                           const char *set, uint32_t id, enum listed_port port)
 {
-    struct nft_rule r = nft_rule_begin(b, t->name, "listed");
+    struct nft_rule r = nft_rule_begin(b, t->name, nft_named(f, "listed").text);
+    const uint32_t behind = NFT_REG32_01 + f->address_len / 4;
     if (port == PORT_OWN)
-        nft_match_byte(&r, NFT_META_L4PROTO, NFT_CMP_NEQ, IPPROTO_ICMP);
-    load_address(&r, SOURCE, NFT_REG32_00);
-    load_address(&r, DESTINATION, NFT_REG32_01);
+        nft_match_byte(&r, NFT_META_L4PROTO, NFT_CMP_NEQ, f->icmp);
+    load_sandbox(&r, f, NFT_REG32_00);
+    load_destination(&r, f, NFT_REG32_01);
     if (port == PORT_OWN)
-        nft_load_payload(&r, NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, NFT_REG32_02);
+        nft_load_payload(&r, NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, behind);
     if (port == PORT_ZERO)
-        nft_load_word(&r, 0, NFT_REG32_02);
-    nft_lookup(&r, set, id, false);
-    nft_verdict(&r, NFT_GOTO, "limited");
+        nft_load_word(&r, 0, behind);
+    nft_lookup(&r, nft_named(f, set).text, set_id(f, id), false);
+    nft_verdict(&r, NFT_GOTO, nft_named(f, "limited").text);
 }
 
-static void put_listed(struct nl_buf *b, const struct nft_table *t)
+static void put_listed(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f)
 {
-    refuse(b, t, "listed", match_never);
-    struct nft_rule r = nft_rule_begin(b, t->name, "listed");
+    refuse(b, t, f, "listed", match_never);
+    struct nft_rule r = nft_rule_begin(b, t->name, nft_named(f, "listed").text);
     match_state(&r, NF_CT_STATE_BIT(IP_CT_ESTABLISHED) | NF_CT_STATE_BIT(IP_CT_RELATED));
     nft_verdict(&r, NF_ACCEPT, NULL);
-    refuse(b, t, "listed", match_mail);
-    put_listed_set(b, t, "pins", SET_PINS, PORT_ZERO);
-    put_listed_set(b, t, "pins", SET_PINS, PORT_OWN);
-    put_listed_set(b, t, "nets_any", SET_NETS_ANY, PORT_NONE);
-    put_listed_set(b, t, "nets_port", SET_NETS_PORT, PORT_OWN);
-    refuse(b, t, "listed", NULL);
+    refuse(b, t, f, "listed", match_mail);
+    put_listed_set(b, t, f, "pins", SET_PINS, PORT_ZERO);
+    put_listed_set(b, t, f, "pins", SET_PINS, PORT_OWN);
+    put_listed_set(b, t, f, "nets_any", SET_NETS_ANY, PORT_NONE);
+    put_listed_set(b, t, f, "nets_port", SET_NETS_PORT, PORT_OWN);
+    refuse(b, t, f, "listed", NULL);
 }
 
-static void put_limited(struct nl_buf *b, const struct nft_table *t)
+static void put_limited(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f)
 {
     static const struct meter rate = {"rate", SET_RATE, NEW_PER_SECOND, NEW_BURST, NFT_LIMIT_F_INV};
-    struct nft_rule r = nft_rule_begin(b, t->name, "limited");
+    struct nft_name chain = nft_named(f, "limited");
+    struct nft_rule r = nft_rule_begin(b, t->name, chain.text);
     match_state(&r, NF_CT_STATE_BIT(IP_CT_ESTABLISHED) | NF_CT_STATE_BIT(IP_CT_RELATED));
     nft_verdict(&r, NF_ACCEPT, NULL);
-    r = nft_rule_begin(b, t->name,
-                       "limited"); /* not the first packet of a connection, but of none that is known */
+    r = nft_rule_begin(b, t->name, chain.text); /* not the first packet of a connection, but of none that is
+                                                 * known; what IPv6 says to neighbours is tracked by nobody */
     match_state(&r, NF_CT_STATE_INVALID_BIT | NF_CT_STATE_UNTRACKED_BIT);
     nft_drop(&r);
-    r = nft_rule_begin(b, t->name, "limited");
-    limit_source(&r, &rate);
-    nft_verdict(&r, NFT_GOTO, "over");
-    r = nft_rule_begin(b, t->name, "limited");
-    lookup_verdict(&r, "counts", SET_COUNTS);
-    nft_put_count_rules(b, t, "limited", "connections", SET_CONNECTIONS, KEEPER_CONNECTIONS_DEFAULT);
-    refuse(b, t, "over", NULL);
+    r = nft_rule_begin(b, t->name, chain.text);
+    limit_sandbox(&r, f, &rate);
+    nft_verdict(&r, NFT_GOTO, nft_named(f, "over").text);
+    r = nft_rule_begin(b, t->name, chain.text);
+    lookup_verdict(&r, f, nft_named(f, "counts").text, set_id(f, SET_COUNTS));
+    nft_put_count_rules(b, t, f, chain.text, "connections", SET_CONNECTIONS, KEEPER_CONNECTIONS_DEFAULT);
+    refuse(b, t, f, "over", NULL);
 }
 
-static void put_hooks(struct nl_buf *b, const struct nft_table *t)
+/* ---- hooks */
+
+/* This interface did not forward before us, and still does not. */
+static void put_closed(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f)
+{
+    struct nft_rule r = nft_rule_begin(b, t->name, "forward");
+    nft_match_byte(&r, NFT_META_NFPROTO, NFT_CMP_EQ, f->protocol);
+    nft_load_meta(&r, NFT_META_IIFNAME);
+    nft_lookup(&r, nft_named(f, "closed").text, set_id(f, SET_CLOSED), false);
+    nft_load_meta(&r, NFT_META_OIFNAME); /* another daemon's sandboxes: its own table decides */
+    nft_compare(&r, NFT_CMP_NEQ, "sil", 3);
+    /* whoever else begins to forward on this host later (containers, say) sends out, or redirects with rules
+     * of its own, and both are left alone */
+    match_state(&r, NF_CT_STATE_BIT(IP_CT_NEW) | NF_CT_STATE_INVALID_BIT | NF_CT_STATE_UNTRACKED_BIT);
+    load_ct(&r, NFT_CT_STATUS);
+    nft_mask(&r, IPS_DST_NAT);
+    nft_compare(&r, NFT_CMP_EQ, &(uint32_t){0}, 4);
+    nft_drop(&r);
+}
+
+static void put_forward(struct nl_buf *b, const struct nft_table *t)
 {
     const uint32_t answers = NF_CT_STATE_BIT(IP_CT_ESTABLISHED) | NF_CT_STATE_BIT(IP_CT_RELATED);
     struct nft_rule r = nft_rule_begin(b, t->name, "forward");
@@ -362,25 +508,18 @@ static void put_hooks(struct nl_buf *b, const struct nft_table *t)
     r = nft_rule_begin(b, t->name, "forward");
     match_link(&r, NFT_META_OIFNAME, t);
     nft_drop(&r);
-    r = nft_rule_begin(b, t->name,
-                       "forward"); /* this interface did not forward before us, and still does not */
-    nft_load_meta(&r, NFT_META_IIFNAME);
-    nft_lookup(&r, "closed", SET_CLOSED, false);
-    nft_load_meta(&r, NFT_META_OIFNAME); /* another daemon's sandboxes: its own table decides */
-    nft_compare(&r, NFT_CMP_NEQ, "sil", 3);
-    /* whoever else begins to forward on this host later (containers, say) sends out, or redirects with rules
-     * of its own, and both are left alone */
-    match_state(&r, NF_CT_STATE_BIT(IP_CT_NEW) | NF_CT_STATE_INVALID_BIT | NF_CT_STATE_UNTRACKED_BIT);
-    load_ct(&r, NFT_CT_STATUS);
-    nft_mask(&r, IPS_DST_NAT);
-    nft_compare(&r, NFT_CMP_EQ, &(uint32_t){0}, 4);
-    nft_drop(&r);
+    for (int i = 0; i < nft_family_count(t); i++)
+        put_closed(b, t, &nft_families[i]);
+}
 
-    r = nft_rule_begin(b, t->name,
-                       "input"); /* the host itself, on every address and port, this daemon included */
+/* The host itself. What it says about neighbours and routers needs no exception: both ends know what they
+ * have to (network.c). */
+static void put_host(struct nl_buf *b, const struct nft_table *t)
+{
+    struct nft_rule r =
+        nft_rule_begin(b, t->name, "input"); /* every address and port, this daemon included */
     match_link(&r, NFT_META_IIFNAME, t);
     nft_drop(&r);
-
     r = nft_rule_begin(b, t->name,
                        "output"); /* the router's complaints (such as "packet too big"), nothing else */
     match_link(&r, NFT_META_OIFNAME, t);
@@ -389,130 +528,37 @@ static void put_hooks(struct nl_buf *b, const struct nft_table *t)
     r = nft_rule_begin(b, t->name, "output");
     match_link(&r, NFT_META_OIFNAME, t);
     nft_drop(&r);
+}
 
-    uint32_t bits = htonl(t->pool_prefix ? UINT32_MAX << (32 - t->pool_prefix) : 0);
-    r = nft_rule_begin(b, t->name, "nat");
-    nft_match_byte(&r, NFT_META_NFPROTO, NFT_CMP_EQ, NFPROTO_IPV4);
-    load_address(&r, SOURCE, NFT_REG_1);
-    nft_mask(&r, bits);
-    nft_compare(&r, NFT_CMP_EQ, &t->pool, 4);
+static void put_masquerade(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f)
+{
+    struct ip v6 = nft_address6(t, t->pool),
+              bits = ip_network_last(&(struct ip){0}, IP_V4_BITS + t->pool_prefix);
+    const size_t skip = sizeof bits.bytes - 4; /* of IPv4 in IPv6's */
+    for (size_t i = 0; i < sizeof bits.bytes; i++)
+        bits.bytes[i] = (unsigned char)~bits.bytes[i];
+    struct nft_rule r = nft_rule_begin(b, t->name, "nat");
+    nft_match_byte(&r, NFT_META_NFPROTO, NFT_CMP_EQ, f->protocol);
+    nft_load_payload(&r, NFT_PAYLOAD_NETWORK_HEADER, f->source, f->address_len, NFT_REG_1);
+    nft_mask_bytes(&r, f->index == NFT_V6 ? bits.bytes : bits.bytes + skip, f->address_len);
+    nft_compare(&r, NFT_CMP_EQ, f->index == NFT_V6 ? v6.bytes : v6.bytes + skip, f->address_len);
     nft_expression(&r, "masq");
     nft_expression_end(&r);
     nft_rule_end(&r);
 }
 
-/* ---- what is allowed for a time outlives the table */
-
-struct carried {
-    struct nft_pin pin;
-    uint64_t left_ms;
-};
-
-struct carry {
-    const struct nft_box *boxes;
-    size_t box_count;
-    struct carried *pins;
-    size_t count, cap;
-};
-
-static bool is_listed(const struct carry *c, uint32_t source)
+void nft_put_rules(struct nl_buf *b, const struct nft_table *t)
 {
-    for (size_t i = 0; i < c->box_count; i++)
-        if (c->boxes[i].address == source)
-            return c->boxes[i].listed;
-    return false;
-}
-
-static void carry_found(const void *key, const void *key_end, uint64_t left_ms, void *arg)
-{
-    struct carry *c = arg;
-    struct carried one = {.left_ms = left_ms};
-    (void)key_end;
-    memcpy(&one.pin, key, sizeof one.pin);
-    if (!left_ms || !is_listed(c, one.pin.source))
-        return;
-    if (c->count == c->cap) {
-        size_t cap = c->cap ? c->cap * 2 : 256;
-        struct carried *more = realloc(c->pins, cap * sizeof *more);
-        if (!more)
-            return; /* its name is asked for again */
-        c->pins = more;
-        c->cap = cap;
+    put_forward(b, t);
+    put_host(b, t);
+    for (int i = 0; i < nft_family_count(t); i++) {
+        const struct nft_family *f = &nft_families[i];
+        put_from_box(b, t, f);
+        put_listed(b, t, f);
+        put_limited(b, t, f);
+        put_note(b, t, f);
+        put_masquerade(b, t, f);
     }
-    c->pins[c->count++] = one;
-}
-
-static bool has_class_before(const struct carry *c, size_t i)
-{
-    for (size_t k = 0; k < i; k++)
-        if (c->boxes[k].policy.connections == c->boxes[i].policy.connections)
-            return true;
-    return false;
-}
-
-static int write_table(const struct nft_table *t, const struct carry *c)
-{
-    static const char *const inner[] = {"note", "over", "limited", "listed", "from_box"};
-    size_t cap = TABLE_BYTES + c->count * PIN_BYTES;
-    for (size_t i = 0; i < c->box_count; i++)
-        cap += c->boxes[i].listed || c->boxes[i].policy.connections ? NFT_BOX_BYTES : PIN_BYTES;
-    auto_free char *data = malloc(cap);
-    struct nl_buf b;
-    if (!data)
-        return -ENOMEM;
-    nl_init(&b, data, cap);
-    nft_batch_edge(&b, NFNL_MSG_BATCH_BEGIN);
-    nft_put_table(&b, t->name, NFT_MSG_NEWTABLE, NLM_F_CREATE); /* so that there is one to delete */
-    nft_put_table(&b, t->name, NFT_MSG_DELTABLE, 0);
-    nft_put_table(&b, t->name, NFT_MSG_NEWTABLE, NLM_F_CREATE);
-    put_sets(&b, t);
-    for (size_t i = 0; i < ARRAY_SIZE(inner); i++)
-        nft_put_chain(&b, t->name, inner[i], NULL, 0, 0);
-    nft_put_chain(&b, t->name, "forward", "filter", NF_INET_FORWARD, 0);
-    nft_put_chain(&b, t->name, "input", "filter", NF_INET_LOCAL_IN, 0);
-    nft_put_chain(&b, t->name, "output", "filter", NF_INET_LOCAL_OUT, 0);
-    nft_put_chain(&b, t->name, "nat", "nat", NF_INET_POST_ROUTING, 100);
-    for (size_t i = 0; i < c->box_count; i++) {
-        if (!has_class_before(c, i))
-            nft_put_class(&b, t, c->boxes[i].policy.connections, SET_FIRST_FREE + (uint32_t)i);
-        nft_put_box(&b, t, &c->boxes[i]);
-    }
-    for (size_t i = 0; i < c->count; i++)
-        nft_put_pin(&b, t, NFT_MSG_NEWSETELEM, NLM_F_CREATE, &c->pins[i].pin, c->pins[i].left_ms);
-    put_note(&b, t);
-    put_limited(&b, t);
-    put_listed(&b, t);
-    put_from_box(&b, t);
-    put_hooks(&b, t);
-    nft_put_table(&b, t->name, NFT_MSG_NEWTABLE,
-                  NLM_F_CREATE | NLM_F_ACK); /* there already: only for its answer */
-    nft_batch_edge(&b, NFNL_MSG_BATCH_END);
-    return nft_talk(&b);
-}
-
-int nft_table_replace(const struct nft_table *t, const struct nft_box *boxes, size_t count,
-                      struct error *reterr)
-{
-    struct carry c = {.boxes = boxes, .box_count = count};
-    (void)nft_set_each(t->name, "pins", sizeof(struct nft_pin), carry_found,
-                       &c); /* mostly there is no table */
-    int r = write_table(t, &c);
-    free(c.pins);
-    return r < 0
-               ? error_sys(reterr, -r, "write the packet filter (nf_tables with nat and connection tracking)")
-               : 0;
-}
-
-int nft_table_remove(const struct nft_table *t)
-{
-    _Alignas(4) char data[1024];
-    struct nl_buf b;
-    nl_init(&b, data, sizeof data);
-    nft_batch_edge(&b, NFNL_MSG_BATCH_BEGIN);
-    nft_put_table(&b, t->name, NFT_MSG_DELTABLE, NLM_F_ACK);
-    nft_batch_edge(&b, NFNL_MSG_BATCH_END);
-    int r = nft_talk(&b);
-    return r == -ENOENT ? 0 : r;
 }
 
 int nft_table_exists(const struct nft_table *t)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nft_box.c: the elements of one sandbox in the table of nft.c.
+/* nft_box.c: the elements of one sandbox in the table of nft.c. "Address" is its IPv4 address also where the
+ * destination is of IPv6; of the sets that have destinations or chains in them there are two, see
+ * nft_internal.h.
  *
- *   boxes      link and address: without it nothing passes
+ *   boxes      link and own address, of the family: without it nothing passes
  *   listed     address: only what the next three name passes
  *   nets_any   address, range of destinations
  *   nets_port  address, range of destinations, port
@@ -16,19 +18,43 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FORGET_MAX = 4096, CLASS_NAME = 32, CLASS_BYTES = 2048, CLASS_TRIES = 4 };
+enum { FORGET_MAX = 4096, CLASS_BYTES = 4096, CLASS_TRIES = 4 };
 
-struct net_key { /* a range's first or last; nets_any leaves out the port */
-    uint32_t source, destination;
-    uint16_t port, zero;
-};
-enum { ANY_LEN = 8, PORT_LEN = 12 };
-_Static_assert(sizeof(struct net_key) == PORT_LEN && sizeof(struct nft_pin) == PORT_LEN,
-               "as the kernel's keys");
+enum { SOURCE_LEN = 4, PORT_LEN = 4 /* two bytes and two of padding */ };
 
-static uint32_t tail_of(const struct keeper_rule *r)
+size_t nft_key_len(const struct nft_family *f)
 {
-    return r->prefix ? UINT32_MAX >> (r->prefix - 1) >> 1 : UINT32_MAX;
+    return SOURCE_LEN + f->address_len + PORT_LEN;
+}
+
+struct nft_key nft_key_make(const struct nft_family *f, uint32_t source, const struct ip *destination,
+                            uint16_t port)
+{
+    struct nft_key k = {.len = nft_key_len(f), .any_len = SOURCE_LEN + f->address_len};
+    uint16_t be = htons(port);
+    memcpy(k.bytes, &source, SOURCE_LEN);
+    memcpy(k.bytes + SOURCE_LEN, destination->bytes + sizeof destination->bytes - f->address_len,
+           f->address_len);
+    memcpy(k.bytes + k.any_len, &be, sizeof be);
+    return k;
+}
+
+void nft_key_read(const struct nft_family *f, const void *bytes, uint32_t *ret_source,
+                  struct ip *ret_destination, uint16_t *ret_port)
+{
+    const unsigned char *p = bytes;
+    uint32_t v4;
+    uint16_t be;
+    memcpy(ret_source, p, SOURCE_LEN);
+    memcpy(&v4, p + SOURCE_LEN, sizeof v4);
+    *ret_destination = f->index == NFT_V4 ? ip_from_v4(v4) : ip_from_v6(p + SOURCE_LEN);
+    memcpy(&be, p + SOURCE_LEN + f->address_len, sizeof be);
+    *ret_port = ntohs(be);
+}
+
+static const struct nft_family *family_of(const struct ip *destination)
+{
+    return &nft_families[ip_is_v4(destination) ? NFT_V4 : NFT_V6];
 }
 
 /* True when another rule of this policy says the same or more: the kernel refuses ranges within ranges. */
@@ -38,7 +64,7 @@ static bool is_covered(const struct keeper_policy *p, size_t i)
     for (size_t k = 0; k < p->rule_count; k++) {
         const struct keeper_rule *o = &p->rules[k];
         bool within = o->port == r->port && o->prefix <= r->prefix &&
-                      !((ntohl(r->address) ^ ntohl(o->address)) & ~tail_of(o));
+                      ip_same_prefix(&r->address, &o->address, o->prefix);
         if (k != i && within && (o->prefix < r->prefix || k < i))
             return true;
     }
@@ -56,18 +82,22 @@ static bool has_rule(const struct keeper_policy *p, const struct keeper_rule *r)
 static void put_rule(struct nl_buf *b, const struct nft_table *t, int type, uint16_t flags, uint32_t source,
                      const struct keeper_rule *r)
 {
-    struct net_key first = {source, r->address, htons(r->port), 0}, last = first;
-    last.destination = htonl(ntohl(r->address) | tail_of(r));
-    struct nft_element e = {.key = &first, .key_end = &last, .key_len = r->port ? PORT_LEN : ANY_LEN};
-    nft_put_element(b, t->name, r->port ? "nets_port" : "nets_any", type, flags, &e);
+    const struct nft_family *f = family_of(&r->address);
+    struct ip end = ip_network_last(&r->address, r->prefix);
+    struct nft_key first = nft_key_make(f, source, &r->address, r->port),
+                   last = nft_key_make(f, source, &end, r->port);
+    struct nft_element e = {
+        .key = first.bytes, .key_end = last.bytes, .key_len = r->port ? first.len : first.any_len};
+    nft_put_element(b, t->name, nft_named(f, r->port ? "nets_port" : "nets_any").text, type, flags, &e);
 }
 
-/* Rules that `to` has and `from` has not. */
+/* Rules that `to` has and `from` has not. Those of a family that the table has not open nothing. */
 static void put_rules(struct nl_buf *b, const struct nft_table *t, int type, uint16_t flags,
                       const struct nft_box *from, const struct nft_box *to)
 {
     for (size_t i = 0; to->listed && i < to->policy.rule_count; i++)
-        if (!is_covered(&to->policy, i) && !(from->listed && has_rule(&from->policy, &to->policy.rules[i])))
+        if ((t->ipv6 || ip_is_v4(&to->policy.rules[i].address)) && !is_covered(&to->policy, i) &&
+            !(from->listed && has_rule(&from->policy, &to->policy.rules[i])))
             put_rule(b, t, type, flags, to->address, &to->policy.rules[i]);
 }
 
@@ -78,14 +108,17 @@ static void put_address(struct nl_buf *b, const struct nft_table *t, const char 
     nft_put_element(b, t->name, set, type, flags, &e);
 }
 
-static void put_link(struct nl_buf *b, const struct nft_table *t, int type, uint16_t flags,
-                     const struct nft_box *box)
+static void put_link(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f, int type,
+                     uint16_t flags, const struct nft_box *box)
 {
-    char key[IFNAMSIZ + 4] = {0};
+    char key[IFNAMSIZ + sizeof(struct ip)] = {0};
     memcpy(key, box->link, strnlen(box->link, IFNAMSIZ - 1));
-    memcpy(key + IFNAMSIZ, &box->address, 4);
-    struct nft_element e = {.key = key, .key_len = sizeof key};
-    nft_put_element(b, t->name, "boxes", type, flags, &e);
+    if (f->index == NFT_V4)
+        memcpy(key + IFNAMSIZ, &box->address, sizeof box->address);
+    else
+        memcpy(key + IFNAMSIZ, &box->address6, sizeof box->address6);
+    struct nft_element e = {.key = key, .key_len = IFNAMSIZ + f->address_len};
+    nft_put_element(b, t->name, nft_named(f, "boxes").text, type, flags, &e);
 }
 
 static uint32_t own_count(const struct nft_box *box)
@@ -94,37 +127,49 @@ static uint32_t own_count(const struct nft_box *box)
     return n == KEEPER_CONNECTIONS_DEFAULT ? 0 : n;
 }
 
-static void class_name(char out[CLASS_NAME], const char *kind, uint32_t connections)
+static void class_name(char out[NFT_NAME_MAX], const char *kind, const char *suffix, uint32_t connections)
 {
-    (void)snprintf(out, CLASS_NAME, "%s_%u", kind, connections);
+    (void)snprintf(out, NFT_NAME_MAX, "%s%s_%u", kind, suffix, connections);
 }
 
+/* One set: connections of both families count together. */
 void nft_put_class(struct nl_buf *b, const struct nft_table *t, uint32_t connections, uint32_t set_id)
 {
-    char chain[CLASS_NAME], set[CLASS_NAME];
+    char chain[NFT_NAME_MAX], set[NFT_NAME_MAX];
     if (!connections || connections == KEEPER_CONNECTIONS_DEFAULT)
         return;
-    class_name(chain, "count", connections);
-    class_name(set, "connections", connections);
+    class_name(set, "connections", "", connections);
     struct nft_set s = {.name = set,
                         .id = set_id,
                         .flags = NFT_SET_EVAL,
                         .key_type = NFT_TYPE_IPV4,
                         .key_len = 4,
                         .size = NFT_METERS_MAX};
-    nft_put_new_chain(b, t->name, chain);
-    nft_put_set(b, t->name, &s);
-    nft_put_count_rules(b, t, chain, set, set_id, connections);
+    for (int i = 0; i < nft_family_count(t); i++) {
+        class_name(chain, "count", nft_families[i].suffix, connections);
+        nft_put_new_chain(b, t->name, chain);
+        if (i == 0)
+            nft_put_set(b, t->name, &s);
+        nft_put_count_rules(b, t, &nft_families[i], chain, set, set_id, connections);
+    }
 }
 
-static void put_count(struct nl_buf *b, const struct nft_table *t, int type, uint16_t flags,
-                      const struct nft_box *box)
+static void put_count(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f, int type,
+                      uint16_t flags, const struct nft_box *box)
 {
-    char chain[CLASS_NAME];
+    char chain[NFT_NAME_MAX];
     if (!own_count(box))
         return;
-    class_name(chain, "count", own_count(box));
-    put_address(b, t, "counts", type, flags, box->address, type == NFT_MSG_NEWSETELEM ? chain : NULL);
+    class_name(chain, "count", f->suffix, own_count(box));
+    put_address(b, t, nft_named(f, "counts").text, type, flags, box->address,
+                type == NFT_MSG_NEWSETELEM ? chain : NULL);
+}
+
+static void put_counts(struct nl_buf *b, const struct nft_table *t, int type, uint16_t flags,
+                       const struct nft_box *box)
+{
+    for (int i = 0; i < nft_family_count(t); i++)
+        put_count(b, t, &nft_families[i], type, flags, box);
 }
 
 void nft_put_box(struct nl_buf *b, const struct nft_table *t, const struct nft_box *box)
@@ -133,15 +178,16 @@ void nft_put_box(struct nl_buf *b, const struct nft_table *t, const struct nft_b
     if (box->listed) /* first: in a batch it makes no difference, in a trace it reads right */
         put_address(b, t, "listed", NFT_MSG_NEWSETELEM, NLM_F_CREATE, box->address, NULL);
     put_rules(b, t, NFT_MSG_NEWSETELEM, NLM_F_CREATE, &nothing, box);
-    put_count(b, t, NFT_MSG_NEWSETELEM, NLM_F_CREATE, box);
-    put_link(b, t, NFT_MSG_NEWSETELEM, NLM_F_CREATE, box);
+    put_counts(b, t, NFT_MSG_NEWSETELEM, NLM_F_CREATE, box);
+    for (int i = 0; i < nft_family_count(t); i++)
+        put_link(b, t, &nft_families[i], NFT_MSG_NEWSETELEM, NLM_F_CREATE, box);
 }
 
-void nft_put_pin(struct nl_buf *b, const struct nft_table *t, int type, uint16_t flags,
-                 const struct nft_pin *pin, uint64_t ms)
+void nft_put_pin(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f, int type,
+                 uint16_t flags, const void *key, uint64_t ms)
 {
-    struct nft_element e = {.key = pin, .key_len = sizeof *pin, .timeout_ms = ms};
-    nft_put_element(b, t->name, "pins", type, flags, &e);
+    struct nft_element e = {.key = key, .key_len = nft_key_len(f), .timeout_ms = ms};
+    nft_put_element(b, t->name, nft_named(f, "pins").text, type, flags, &e);
 }
 
 /* ---- one transaction each */
@@ -205,8 +251,9 @@ static int remove_one(const struct nft_table *t,
 struct forget { /* keys of one source, found in a set */
     uint32_t source;
     const char *set;
+    bool ranges;
     size_t key_len, count;
-    struct net_key (*keys)[2];
+    unsigned char (*keys)[2][NFT_KEY_MAX];
 };
 
 static void key_found(const void *key, const void *key_end, uint64_t left_ms, void *arg)
@@ -215,8 +262,8 @@ static void key_found(const void *key, const void *key_end, uint64_t left_ms, vo
     (void)left_ms;
     if (memcmp(key, &f->source, sizeof f->source) != 0 || f->count == FORGET_MAX)
         return;
-    memcpy(&f->keys[f->count][0], key, f->key_len);
-    memcpy(&f->keys[f->count][1], key_end ? key_end : key, f->key_len);
+    memcpy(f->keys[f->count][0], key, f->key_len);
+    memcpy(f->keys[f->count][1], key_end ? key_end : key, f->key_len);
     f->count++;
 }
 
@@ -228,16 +275,16 @@ struct forgotten {
 static void put_forgotten(struct nl_buf *b, const struct nft_table *t, const void *arg)
 {
     const struct forgotten *g = arg;
-    struct nft_element e = {.key = &g->f->keys[g->i][0], .key_len = g->f->key_len};
-    if (strcmp(g->f->set, "pins") != 0)
-        e.key_end = &g->f->keys[g->i][1];
+    struct nft_element e = {.key = g->f->keys[g->i][0], .key_len = g->f->key_len};
+    if (g->f->ranges)
+        e.key_end = g->f->keys[g->i][1];
     nft_put_element(b, t->name, g->f->set, NFT_MSG_DELSETELEM, 0, &e);
 }
 
 /* One by one: an element may expire between being found and being removed. */
-static int forget_source(const struct nft_table *t, const char *set, size_t key_len, uint32_t source)
+static int forget_in(const struct nft_table *t, const char *set, bool ranges, size_t key_len, uint32_t source)
 {
-    struct forget f = {.source = source, .set = set, .key_len = key_len};
+    struct forget f = {.source = source, .set = set, .ranges = ranges, .key_len = key_len};
     f.keys = calloc(FORGET_MAX, sizeof *f.keys);
     int r = f.keys ? nft_set_each(t->name, set, key_len, key_found, &f) : -ENOMEM;
     for (size_t i = 0; r == 0 && i < f.count; i++)
@@ -246,24 +293,53 @@ static int forget_source(const struct nft_table *t, const char *set, size_t key_
     return r;
 }
 
+static void keep_first(int *r, int other)
+{
+    if (*r == 0)
+        *r = other;
+}
+
+static int forget_pins(const struct nft_table *t, uint32_t source)
+{
+    int r = 0;
+    for (int i = 0; i < nft_family_count(t); i++) {
+        const struct nft_family *f = &nft_families[i];
+        keep_first(&r, forget_in(t, nft_named(f, "pins").text, false, nft_key_len(f), source));
+    }
+    return r;
+}
+
+static int forget_networks(const struct nft_table *t, uint32_t source)
+{
+    int r = 0;
+    for (int i = 0; i < nft_family_count(t); i++) {
+        const struct nft_family *f = &nft_families[i];
+        keep_first(&r, forget_in(t, nft_named(f, "nets_any").text, true, nft_key_len(f) - PORT_LEN, source));
+        keep_first(&r, forget_in(t, nft_named(f, "nets_port").text, true, nft_key_len(f), source));
+    }
+    return r;
+}
+
 /* Goes when nobody leads there any more; the kernel knows. */
 static void class_drop(const struct nft_table *t, uint32_t connections)
 {
     _Alignas(4) char data[CLASS_BYTES];
-    char name[CLASS_NAME];
+    char name[NFT_NAME_MAX];
     struct nl_buf b;
     if (!connections)
         return;
     nl_init(&b, data, sizeof data);
     nft_batch_edge(&b, NFNL_MSG_BATCH_BEGIN);
-    class_name(name, "count", connections);
-    nft_message(&b, NFT_MSG_DELRULE, 0); /* all of this chain */
-    nl_put_text(&b, NFTA_RULE_TABLE, t->name);
-    nl_put_text(&b, NFTA_RULE_CHAIN, name);
-    nft_message(&b, NFT_MSG_DELCHAIN, 0);
-    nl_put_text(&b, NFTA_CHAIN_TABLE, t->name);
-    nl_put_text(&b, NFTA_CHAIN_NAME, name);
-    class_name(name, "connections", connections);
+    for (int i = 0; i < nft_family_count(t); i++) {
+        class_name(name, "count", nft_families[i].suffix, connections);
+        nft_message(&b, NFT_MSG_DELRULE, 0); /* all of this chain */
+        nl_put_text(&b, NFTA_RULE_TABLE, t->name);
+        nl_put_text(&b, NFTA_RULE_CHAIN, name);
+        nft_message(&b, NFT_MSG_DELCHAIN, 0);
+        nl_put_text(&b, NFTA_CHAIN_TABLE, t->name);
+        nl_put_text(&b, NFTA_CHAIN_NAME, name);
+    }
+    class_name(name, "connections", "", connections);
     nft_message(&b, NFT_MSG_DELSET, 0);
     nl_put_text(&b, NFTA_SET_TABLE, t->name);
     nl_put_text(&b, NFTA_SET_NAME, name);
@@ -277,7 +353,7 @@ static int box_change(const struct nft_table *t, const struct nft_box *from, con
     nl_init(&b, data, sizeof data);
     nft_batch_edge(&b, NFNL_MSG_BATCH_BEGIN);
     if (own_count(from) != own_count(to))
-        put_count(&b, t, NFT_MSG_DELSETELEM, 0, from);
+        put_counts(&b, t, NFT_MSG_DELSETELEM, 0, from);
     put_rules(&b, t, NFT_MSG_DELSETELEM, 0, to, from);
     if (to->listed && !from->listed)
         put_address(&b, t, "listed", NFT_MSG_NEWSETELEM, NLM_F_CREATE, to->address, NULL);
@@ -285,7 +361,7 @@ static int box_change(const struct nft_table *t, const struct nft_box *from, con
     if (from->listed && !to->listed)
         put_address(&b, t, "listed", NFT_MSG_DELSETELEM, 0, to->address, NULL);
     if (own_count(from) != own_count(to))
-        put_count(&b, t, NFT_MSG_NEWSETELEM, NLM_F_CREATE, to);
+        put_counts(&b, t, NFT_MSG_NEWSETELEM, NLM_F_CREATE, to);
     return finish(&b, t);
 }
 
@@ -293,8 +369,7 @@ int nft_box_change(const struct nft_table *t, const struct nft_box *from, const 
                    struct error *reterr)
 {
     int r = -ENOENT;
-    if (from->listed && !to->policy.keep &&
-        (r = forget_source(t, "pins", sizeof(struct nft_pin), from->address)) == 0)
+    if (from->listed && !to->policy.keep && (r = forget_pins(t, from->address)) == 0)
         r = -ENOENT; /* what is allowed shrinks first */
     for (int i = 0; i < CLASS_TRIES && r == -ENOENT; i++)
         if ((r = class_make(t, to)) == 0)
@@ -304,9 +379,21 @@ int nft_box_change(const struct nft_table *t, const struct nft_box *from, const 
     return r < 0 ? error_sys(reterr, -r, "change the sandbox's place in the packet filter") : 0;
 }
 
+struct box_of { /* elements that are one for each family */
+    const struct nft_box *box;
+    const struct nft_family *family;
+};
+
 static void put_link_off(struct nl_buf *b, const struct nft_table *t, const void *arg)
 {
-    put_link(b, t, NFT_MSG_DELSETELEM, 0, arg);
+    const struct box_of *o = arg;
+    put_link(b, t, o->family, NFT_MSG_DELSETELEM, 0, o->box);
+}
+
+static void put_count_off(struct nl_buf *b, const struct nft_table *t, const void *arg)
+{
+    const struct box_of *o = arg;
+    put_address(b, t, nft_named(o->family, "counts").text, NFT_MSG_DELSETELEM, 0, o->box->address, NULL);
 }
 
 static void put_listed_off(struct nl_buf *b, const struct nft_table *t, const void *arg)
@@ -314,35 +401,25 @@ static void put_listed_off(struct nl_buf *b, const struct nft_table *t, const vo
     put_address(b, t, "listed", NFT_MSG_DELSETELEM, 0, ((const struct nft_box *)arg)->address, NULL);
 }
 
-static void put_count_off(struct nl_buf *b, const struct nft_table *t, const void *arg)
-{
-    put_address(b, t, "counts", NFT_MSG_DELSETELEM, 0, ((const struct nft_box *)arg)->address, NULL);
-}
-
-static void keep_first(int *r, int other)
-{
-    if (*r == 0)
-        *r = other;
-}
-
 int nft_box_remove(const struct nft_table *t, const struct nft_box *box, bool certain)
 {
-    int r = remove_one(t, put_link_off, box);
-    if (!certain || own_count(box))
-        keep_first(&r, remove_one(t, put_count_off, box));
+    int r = 0;
+    for (int i = 0; i < nft_family_count(t); i++)
+        keep_first(&r, remove_one(t, put_link_off, &(struct box_of){box, &nft_families[i]}));
+    for (int i = 0; i < nft_family_count(t) && (!certain || own_count(box)); i++)
+        keep_first(&r, remove_one(t, put_count_off, &(struct box_of){box, &nft_families[i]}));
     class_drop(t, own_count(box));
     if (certain && !box->listed)
         return r;
-    keep_first(&r, forget_source(t, "nets_any", ANY_LEN, box->address));
-    keep_first(&r, forget_source(t, "nets_port", PORT_LEN, box->address));
-    keep_first(&r, forget_source(t, "pins", sizeof(struct nft_pin), box->address));
+    keep_first(&r, forget_networks(t, box->address));
+    keep_first(&r, forget_pins(t, box->address));
     /* last: without it, what is left of the others would mean nothing */
     keep_first(&r, remove_one(t, put_listed_off, box));
     return r;
 }
 
 /* New, or again for the full time: kernels before 6.12 do not prolong an element that is there. */
-static int pin(const struct nft_table *t, const struct nft_pin *p, uint64_t ms)
+static int pin(const struct nft_table *t, const struct nft_family *f, const struct nft_key *k, uint64_t ms)
 {
     int r = -EEXIST;
     for (int i = 0; i < 4 && (r == -EEXIST || r == -ENOENT); i++) {
@@ -351,8 +428,8 @@ static int pin(const struct nft_table *t, const struct nft_pin *p, uint64_t ms)
         nl_init(&b, data, sizeof data);
         nft_batch_edge(&b, NFNL_MSG_BATCH_BEGIN);
         if (i % 2)
-            nft_put_pin(&b, t, NFT_MSG_DELSETELEM, 0, p, 0);
-        nft_put_pin(&b, t, NFT_MSG_NEWSETELEM, NLM_F_CREATE | NLM_F_EXCL, p, ms);
+            nft_put_pin(&b, t, f, NFT_MSG_DELSETELEM, 0, k->bytes, 0);
+        nft_put_pin(&b, t, f, NFT_MSG_NEWSETELEM, NLM_F_CREATE | NLM_F_EXCL, k->bytes, ms);
         r = finish(&b, t);
     }
     return r;
@@ -362,8 +439,11 @@ int nft_box_allow(const struct nft_table *t, uint32_t address, const struct keep
                   struct error *reterr)
 {
     for (size_t i = 0; i < rules->rule_count; i++) {
-        struct nft_pin p = {address, rules->rules[i].address, htons(rules->rules[i].port), 0};
-        int r = pin(t, &p, (uint64_t)rules->seconds * 1000);
+        const struct nft_family *f = family_of(&rules->rules[i].address);
+        struct nft_key k = nft_key_make(f, address, &rules->rules[i].address, rules->rules[i].port);
+        if (f->index == NFT_V6 && !t->ipv6)
+            continue; /* it has no way there anyhow */
+        int r = pin(t, f, &k, (uint64_t)rules->seconds * 1000);
         if (r < 0)
             return error_sys(reterr, -r, "let the sandbox reach an address");
     }
@@ -371,25 +451,32 @@ int nft_box_allow(const struct nft_table *t, uint32_t address, const struct keep
 }
 
 struct allowed {
+    const struct nft_family *family;
     uint32_t source;
-    void (*found)(uint32_t destination, uint16_t port, void *arg);
+    void (*found)(const struct ip *destination, uint16_t port, void *arg);
     void *arg;
 };
 
 static void pin_found(const void *key, const void *key_end, uint64_t left_ms, void *arg)
 {
     const struct allowed *a = arg;
-    struct nft_pin p;
+    uint32_t source;
+    struct ip destination;
+    uint16_t port;
     (void)key_end;
     (void)left_ms;
-    memcpy(&p, key, sizeof p);
-    if (p.source == a->source)
-        a->found(p.destination, ntohs(p.port), a->arg);
+    nft_key_read(a->family, key, &source, &destination, &port);
+    if (source == a->source)
+        a->found(&destination, port, a->arg);
 }
 
 int nft_box_allowed(const struct nft_table *t, uint32_t address,
-                    void (*found)(uint32_t destination, uint16_t port, void *arg), void *arg)
+                    void (*found)(const struct ip *destination, uint16_t port, void *arg), void *arg)
 {
-    struct allowed a = {address, found, arg};
-    return nft_set_each(t->name, "pins", sizeof(struct nft_pin), pin_found, &a);
+    int r = 0;
+    for (int i = 0; i < nft_family_count(t) && r == 0; i++) {
+        struct allowed a = {&nft_families[i], address, found, arg};
+        r = nft_set_each(t->name, nft_named(a.family, "pins").text, nft_key_len(a.family), pin_found, &a);
+    }
+    return r;
 }

@@ -137,15 +137,21 @@ void nft_load_word(struct nft_rule *r, uint32_t word, uint32_t reg)
     nft_expression_end(r);
 }
 
-void nft_mask(struct nft_rule *r, uint32_t bits)
+void nft_mask_bytes(struct nft_rule *r, const void *bits, size_t n)
 {
+    static const unsigned char zero[16];
     nft_expression(r, "bitwise");
     nl_put_be32(r->b, NFTA_BITWISE_SREG, NFT_REG_1);
     nl_put_be32(r->b, NFTA_BITWISE_DREG, NFT_REG_1);
-    nl_put_be32(r->b, NFTA_BITWISE_LEN, 4);
-    value(r, NFTA_BITWISE_MASK, &bits, 4);
-    value(r, NFTA_BITWISE_XOR, &(uint32_t){0}, 4);
+    nl_put_be32(r->b, NFTA_BITWISE_LEN, (uint32_t)n);
+    value(r, NFTA_BITWISE_MASK, bits, n);
+    value(r, NFTA_BITWISE_XOR, zero, n);
     nft_expression_end(r);
+}
+
+void nft_mask(struct nft_rule *r, uint32_t bits)
+{
+    nft_mask_bytes(r, &bits, sizeof bits);
 }
 
 void nft_lookup(struct nft_rule *r, const char *set, uint32_t id, bool inverted)

@@ -37,6 +37,7 @@ void nft_load_payload(struct nft_rule *r, uint32_t base, uint32_t offset, uint32
 void nft_load_word(struct nft_rule *r, uint32_t word, uint32_t reg);
 void nft_compare(struct nft_rule *r, uint32_t op, const void *data, size_t n);
 void nft_mask(struct nft_rule *r, uint32_t bits);
+void nft_mask_bytes(struct nft_rule *r, const void *bits, size_t n); /* n: 16 at most */
 void nft_lookup(struct nft_rule *r, const char *set, uint32_t id, bool inverted);
 void nft_match_byte(struct nft_rule *r, uint32_t key, uint32_t op, uint8_t byte);
 void nft_match_port(struct nft_rule *r, uint8_t protocol, uint16_t port);

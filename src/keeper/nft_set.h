@@ -6,6 +6,7 @@
 
 enum {
     NFT_TYPE_IPV4 = 7, /* how the nft program shows a key; the kernel does not look at it */
+    NFT_TYPE_IPV6 = 8,
     NFT_TYPE_PROTOCOL = 12,
     NFT_TYPE_PORT = 13,
     NFT_TYPE_IFNAME = 41,

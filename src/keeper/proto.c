@@ -70,7 +70,7 @@ static bool policy_ok(const struct keeper_request *r)
     const struct keeper_policy *p = &r->policy;
     if (r->type == KEEPER_ALLOW) {
         for (size_t i = 0; i < MIN(p->rule_count, (uint32_t)KEEPER_RULES_MAX); i++)
-            if (p->rules[i].prefix != 32 || !keeper_address_is_public(p->rules[i].address))
+            if (p->rules[i].prefix != IP_BITS || !keeper_address_is_public(&p->rules[i].address))
                 return false;
         return keeper_policy_ok(p) && p->rule_count && p->seconds && !p->bytes_per_second &&
                !p->connections && !p->keep && !r->network;

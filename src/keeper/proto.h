@@ -144,6 +144,7 @@ struct keeper_reply {
     uint32_t exit_code;  /* EXIT: the first process's status, or 128 + signal; ITEM: that of its last EXIT */
     uint32_t address;    /* of its link, network order; 0: it has none */
     uint32_t reserved;
+    struct ip address6; /* likewise; none unless the daemon gives IPv6 */
     char id[SANDBOX_ID_MAX + 1];
     char message[256]; /* a sentence without host paths when error != 0 */
     struct keeper_usage usage;

@@ -29,7 +29,34 @@ const struct address_range ranges_never[] = {
 };
 const size_t ranges_never_count = ARRAY_SIZE(ranges_never);
 
-static bool touches(const struct address_range *ranges, size_t count, uint32_t first, uint32_t last)
+/* The same for IPv6, where the public addresses are one part of all, 2000::/3, with holes in it. */
+#define IPV6(...)                \
+    {                            \
+        .bytes = { __VA_ARGS__ } \
+    }
+const struct address_network networks_not_public[] = {
+    {IPV6(0x00), 3},        /* ::/3: this host, IPv4 in all its disguises (::ffff:0:0/96, NAT64) */
+    {IPV6(0x20, 0x01), 23}, /* 2001::/23 protocol assignments, Teredo among them */
+    {IPV6(0x20, 0x01, 0x0d, 0xb8), 32}, /* 2001:db8::/32 documentation */
+    {IPV6(0x20, 0x02), 16},             /* 2002::/16 6to4: IPv4 again */
+    {IPV6(0x3f, 0xff), 20},             /* 3fff::/20 documentation */
+    {IPV6(0x40), 2},                    /* 4000::/2 not assigned */
+    {IPV6(0x80), 1},                    /* 8000::/1 not assigned; private, link-local, multicast */
+};
+const size_t networks_not_public_count = ARRAY_SIZE(networks_not_public);
+
+const struct address_network networks_never[] = {
+    {IPV6(0x00), 8},                                        /* ::/8 */
+    {IPV6(0x20, 0x01), 32},                                 /* Teredo */
+    {IPV6(0x20, 0x02), 16},                                 /* 6to4 */
+    {IPV6(0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, 0x54), 128}, /* fd00:ec2::254 and ... */
+    {IPV6(0xfd, 0x20, 0x00, 0xce, [14] = 0x02, 0x54), 128}, /* fd20:ce::254 metadata services */
+    {IPV6(0xfe, 0x80), 10},                                 /* link-local */
+    {IPV6(0xff), 8},                                        /* multicast */
+};
+const size_t networks_never_count = ARRAY_SIZE(networks_never);
+
+static bool v4_touches(const struct address_range *ranges, size_t count, uint32_t first, uint32_t last)
 {
     for (size_t i = 0; i < count; i++)
         if (first <= ranges[i].end - 1 && last >= ranges[i].first) /* end 0: wraps to the last address */
@@ -37,38 +64,66 @@ static bool touches(const struct address_range *ranges, size_t count, uint32_t f
     return false;
 }
 
-bool keeper_address_is_public(uint32_t address)
+static bool v6_touches(const struct address_network *networks, size_t count, const struct ip *a,
+                       unsigned prefix)
 {
-    uint32_t a = ntohl(address);
-    return !touches(ranges_not_public, ARRAY_SIZE(ranges_not_public), a, a);
+    for (size_t i = 0; i < count; i++)
+        if (ip_same_prefix(a, &networks[i].first, MIN(prefix, (unsigned)networks[i].prefix)))
+            return true;
+    return false;
 }
 
-bool keeper_address_is_never(uint32_t address)
+static bool is_v4(const struct keeper_rule *r)
 {
-    uint32_t a = ntohl(address);
-    return touches(ranges_never, ARRAY_SIZE(ranges_never), a, a);
+    return r->prefix >= IP_V4_BITS && ip_is_v4(&r->address);
 }
 
-static uint32_t tail_of(const struct keeper_rule *r)
+static bool touches_not_public(const struct keeper_rule *r)
 {
-    return r->prefix ? UINT32_MAX >> (r->prefix - 1) >> 1 : UINT32_MAX;
+    struct ip last = ip_network_last(&r->address, r->prefix);
+    return is_v4(r)
+               ? v4_touches(ranges_not_public, ARRAY_SIZE(ranges_not_public), ntohl(ip_v4(&r->address)),
+                            ntohl(ip_v4(&last)))
+               : v6_touches(networks_not_public, ARRAY_SIZE(networks_not_public), &r->address, r->prefix);
+}
+
+static bool touches_never(const struct keeper_rule *r)
+{
+    struct ip last = ip_network_last(&r->address, r->prefix);
+    return is_v4(r) ? v4_touches(ranges_never, ARRAY_SIZE(ranges_never), ntohl(ip_v4(&r->address)),
+                                 ntohl(ip_v4(&last)))
+                    : v6_touches(networks_never, ARRAY_SIZE(networks_never), &r->address, r->prefix);
+}
+
+bool keeper_address_is_public(const struct ip *address)
+{
+    return !touches_not_public(&(struct keeper_rule){.address = *address, .prefix = IP_BITS});
+}
+
+bool keeper_address_is_never(const struct ip *address)
+{
+    return touches_never(&(struct keeper_rule){.address = *address, .prefix = IP_BITS});
+}
+
+bool keeper_rule_has(const struct keeper_rule *r, const struct ip *address, uint16_t port)
+{
+    return (!r->port || r->port == port) && ip_same_prefix(&r->address, address, r->prefix);
 }
 
 bool keeper_rule_is_public(const struct keeper_rule *r)
 {
-    uint32_t first = ntohl(r->address);
-    return !touches(ranges_not_public, ARRAY_SIZE(ranges_not_public), first, first | tail_of(r));
+    return !touches_not_public(r);
 }
 
 bool keeper_rule_can_open(const struct keeper_rule *r)
 {
-    uint32_t first = ntohl(r->address);
-    return r->prefix >= 1 && !touches(ranges_never, ARRAY_SIZE(ranges_never), first, first | tail_of(r));
+    return !touches_never(r);
 }
 
 static bool rule_ok(const struct keeper_rule *r)
 {
-    return r->prefix <= 32 && !r->reserved && !(ntohl(r->address) & tail_of(r)) && keeper_rule_can_open(r);
+    return r->prefix <= IP_BITS && !r->reserved && ip_is_network(&r->address, r->prefix) &&
+           keeper_rule_can_open(r);
 }
 
 bool keeper_policy_ok(const struct keeper_policy *p)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/ip.h"
 
 enum {
     KEEPER_RULES_MAX = 32,
@@ -16,10 +17,10 @@ enum {
 
 /* Where packets may go. */
 struct keeper_rule {
-    uint32_t address; /* network order; no bits behind the prefix */
-    uint16_t port;    /* 0: any */
-    uint8_t prefix;
-    uint8_t reserved; /* 0 */
+    struct ip address; /* no bits behind the prefix */
+    uint16_t port;     /* 0: any */
+    uint8_t prefix;    /* of IP_BITS, also with IPv4 */
+    uint8_t reserved;  /* 0 */
 };
 
 struct keeper_policy {
@@ -35,10 +36,12 @@ struct keeper_policy {
 /* Everything about it that does not depend on the type of request. */
 bool keeper_policy_ok(const struct keeper_policy *p);
 bool keeper_policy_empty(const struct keeper_policy *p);
-/* Neither private nor special: what mode `public` opens. The address is in network order. */
-bool keeper_address_is_public(uint32_t address);
+/* Neither private nor special: what mode `public` opens. */
+bool keeper_address_is_public(const struct ip *address);
 /* An address that no list can open: this host, link-local (metadata services), multicast and the like. */
-bool keeper_address_is_never(uint32_t address);
+bool keeper_address_is_never(const struct ip *address);
+/* Does the network of this rule contain the address, on this port? */
+bool keeper_rule_has(const struct keeper_rule *r, const struct ip *address, uint16_t port);
 /* True when mode `public` opens every address of the network. */
 bool keeper_rule_is_public(const struct keeper_rule *r);
 /* True when every address of the network is one that a list can open. */

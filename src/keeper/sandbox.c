@@ -39,6 +39,7 @@ struct build {
     struct image image;
     struct disk_device disk;
     struct child_plan child;
+    struct eth0 eth0;
     char *envp[ENV_MAX];
     char *user, *workdir; /* the image's, as settings of the agent (src/agent/settings.h) */
     int slot_dir;
@@ -193,8 +194,8 @@ static void prepare_child(struct build *b)
         c->volume_count++;
     if (b->sb->spec.network) {
         c->resolv_conf = network_resolv_conf(b->env->network);
-        c->address = network_address(b->env->network, b->sb->spec.slot);
-        c->gateway = network_gateway(b->env->network, b->sb->spec.slot);
+        network_eth0(b->env->network, b->sb->spec.slot, &b->eth0);
+        c->eth0 = &b->eth0;
     } else if (b->env->network && !b->sb->spec.sidecar) {
         c->resolv_conf = network_resolv_conf(b->env->network); /* it may get its link later */
     } else if (b->sb->spec.sidecar) {
@@ -306,6 +307,7 @@ static int step_network(struct build *b, struct error *reterr)
     if (netns < 0)
         return error_sys(reterr, errno, "open the network namespace");
     const struct network_terms *terms = &b->sb->spec.terms;
+    b->sb->spec.ipv6 = true; /* if the daemon has any */
     bool plain = !terms->listed && keeper_policy_empty(&terms->policy);
     int r = plain ? 0 : network_terms_write(b->slot_dir, terms, reterr);
     return r < 0 ? r : network_connect(b->env->network, b->sb->spec.slot, netns, terms, reterr);

@@ -34,6 +34,7 @@ struct sandbox_spec {
     const char *hostname;                      /* NULL or "": the usual one; read during the start only */
     const struct keeper_volume_mount *volumes; /* KEEPER_VOLUMES_MAX of them, or NULL; likewise */
     struct network_terms terms;                /* with network */
+    bool ipv6;                                 /* likewise: its link has an IPv6 address */
     bool sidecar; /* ... and with this, every connection out of it ends at KEEPER_PORT_CATCHER */
 };
 

@@ -325,8 +325,10 @@ int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, s
     sb->loop_index = rec.loop_index;
     sb->adopted = true;
     sb->spec.network = env->network && network_has_link(env->network, slot);
-    if (sb->spec.network)
+    if (sb->spec.network) {
         network_terms_read(env->slots_fd, slot, &sb->spec.terms);
+        sb->spec.ipv6 = network_link_has_ipv6(env->network, slot);
+    }
     sb->spec.sidecar = rec.sidecar;
     sb->pidfd = take_fd(pidfd);
     if (sandbox_control_connect(dir, sb, reterr) <

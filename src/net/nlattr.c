@@ -40,20 +40,33 @@ const void *nl_attr_next(const void *data, size_t n, size_t *at, size_t *ret_len
     return value;
 }
 
+/* One of the two addresses in CTA_TUPLE_IP. */
+static bool address_read(const void *ip, size_t n, uint16_t v4, uint16_t v6, struct ip *ret)
+{
+    const void *bytes = nl_attr(ip, n, v4, 4, NULL);
+    if (bytes) {
+        uint32_t address;
+        memcpy(&address, bytes, sizeof address);
+        *ret = ip_from_v4(address);
+        return true;
+    }
+    bytes = nl_attr(ip, n, v6, sizeof ret->bytes, NULL);
+    if (bytes)
+        *ret = ip_from_v6(bytes);
+    return bytes != NULL;
+}
+
 bool nl_tuple_read(const void *tuple, size_t n, struct nl_tuple *ret)
 {
     size_t ip_n, proto_n;
     const void *ip = nl_attr(tuple, n, CTA_TUPLE_IP, 0, &ip_n);
     const void *proto = nl_attr(tuple, n, CTA_TUPLE_PROTO, 0, &proto_n);
-    const void *source = ip ? nl_attr(ip, ip_n, CTA_IP_V4_SRC, 4, NULL) : NULL;
-    const void *destination = ip ? nl_attr(ip, ip_n, CTA_IP_V4_DST, 4, NULL) : NULL;
     const void *number = proto ? nl_attr(proto, proto_n, CTA_PROTO_NUM, 1, NULL) : NULL;
     const void *port = proto ? nl_attr(proto, proto_n, CTA_PROTO_DST_PORT, 2, NULL) : NULL;
-    if (!source || !destination || !number)
-        return false;
     *ret = (struct nl_tuple){0};
-    memcpy(&ret->source, source, 4);
-    memcpy(&ret->destination, destination, 4);
+    if (!ip || !number || !address_read(ip, ip_n, CTA_IP_V4_SRC, CTA_IP_V6_SRC, &ret->source) ||
+        !address_read(ip, ip_n, CTA_IP_V4_DST, CTA_IP_V6_DST, &ret->destination))
+        return false;
     memcpy(&ret->protocol, number, 1);
     if (port && (ret->protocol == IPPROTO_TCP || ret->protocol == IPPROTO_UDP)) {
         memcpy(&ret->port, port, 2);

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "base/util.h"
+#include "base/ip.h"
 
 /* The attribute of this type among those in data; NULL when it is missing or shorter than min. */
 const void *nl_attr(const void *data, size_t n, uint16_t type, size_t min, size_t *ret_len);
@@ -12,9 +12,9 @@ const void *nl_attr_next(const void *data, size_t n, size_t *at, size_t *ret_len
 
 /* A connection by its first packet. */
 struct nl_tuple {
-    uint32_t source, destination; /* network order */
-    uint16_t port;                /* of the destination; 0: the protocol has none */
+    struct ip source, destination;
+    uint16_t port; /* of the destination; 0: the protocol has none */
     uint8_t protocol;
 };
-/* The inside of CTA_TUPLE_ORIG; false when it is not of IPv4. */
+/* The inside of CTA_TUPLE_ORIG; false when it is not whole. */
 bool nl_tuple_read(const void *tuple, size_t n, struct nl_tuple *ret);

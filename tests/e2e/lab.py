@@ -127,7 +127,10 @@ class Lab:
         """What the daemon could leave behind on its host."""
         return {"links": sorted(line.split(":")[1].strip() for line in self.on_host("ip", "-o", "link").splitlines()),
                 "rules": self.on_host("nft", "list", "ruleset"), "routes": self.on_host("ip", "route"),
+                "routes6": self.on_host("ip", "-6", "route"), "addresses6": self.on_host("ip", "-6", "-o", "addr").replace(" tentative", ""),
                 "forwarding": self.on_host("sysctl", "-n", "net.ipv4.ip_forward", "net.ipv4.conf.up0.forwarding"),
+                "forwarding6": self.on_host("sysctl", "-en", "net.ipv6.conf.all.forwarding",
+                                            "net.ipv6.conf.up0.force_forwarding"),
                 "accounting": self.on_host("sysctl", "-n", "net.netfilter.nf_conntrack_acct")}
 
     def close(self):

@@ -12,7 +12,7 @@ NAMES = "192.168.77.54"  # where the name server is; private, as a company's wou
 SITES = ["198.51.100.8", "198.51.100.9", "198.51.100.10"]  # more public services
 BULK = 7000
 
-# {"name": ["A 1.2.3.4", "CNAME other", "EXTRA other A 1.2.3.4", "TTL 5", "FAIL"]}; a list of lists is gone through, one
+# {"name": ["A 1.2.3.4", "AAAA 2000::1", "CNAME other", "EXTRA other A 1.2.3.4", "TTL 5", "FAIL"]}; a list of lists is gone through, one
 # answer after the other. Every question is written down as "TYPE name".
 SERVER = r"""
 import json, socket, struct, sys
@@ -49,8 +49,10 @@ while True:
             owner = word[1]
         elif word[0] == "EXTRA":
             answers.append((word[1], 1, socket.inet_aton(word[3])))
-        elif kind == 1:
+        elif word[0] == "A" and kind == 1:
             answers.append((owner, 1, socket.inet_aton(word[1])))
+        elif word[0] == "AAAA" and kind == 28:
+            answers.append((owner, 28, socket.inet_pton(socket.AF_INET6, word[1])))
     out = data[:2] + struct.pack(">HHHHH", 0x8180 | code, 1, len(answers), 0, 0) + data[12:at + 5]
     for o, t, d in answers:
         out += pack(o) + struct.pack(">HHIH", t, 1, ttl, len(d)) + d

@@ -41,9 +41,9 @@ static void check_policy(const struct keeper_request *r)
     require(p->rule_count <= KEEPER_RULES_MAX && p->connections <= KEEPER_CONNECTIONS_MAX);
     require((p->seconds != 0) == (r->type == KEEPER_ALLOW));
     for (size_t i = 0; i < p->rule_count; i++) {
-        require(p->rules[i].prefix >= 1 && p->rules[i].prefix <= 32);
-        require(!keeper_address_is_never(p->rules[i].address));
-        require(r->type != KEEPER_ALLOW || keeper_address_is_public(p->rules[i].address));
+        require(p->rules[i].prefix >= 1 && p->rules[i].prefix <= IP_BITS);
+        require(!keeper_address_is_never(&p->rules[i].address));
+        require(r->type != KEEPER_ALLOW || keeper_address_is_public(&p->rules[i].address));
     }
 }
 

@@ -4,9 +4,21 @@
 #include "gateway/sandbox_reach.h"
 #include "test.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
+
+static struct ip ip(const char *text)
+{
+    struct ip a = {0};
+    CHECK(ip_parse(text, &a));
+    return a;
+}
+
+static bool is(const struct ip *a, const char *text)
+{
+    struct ip b = ip(text);
+    return ip_equal(a, &b);
+}
 
 static size_t ports_of(const char *list, const char *name, uint16_t *out)
 {
@@ -35,6 +47,11 @@ TEST(entries_are_written_as_we_say_them)
         {"198.51.100.7", "198.51.100.7"},
         {"198.51.100.7/32:80", "198.51.100.7:80"},
         {"10.1.2.0/24:443", "10.1.2.0/24:443"},
+        {"2606:4700:0::1111", "2606:4700::1111"},
+        {"2606:4700::/32", "2606:4700::/32"},
+        {"[2606:4700::1111]", "2606:4700::1111"},
+        {"[2606:4700::1111/128]:443", "[2606:4700::1111]:443"},
+        {"[FD12::/16]:5432", "[fd12::/16]:5432"},
         {"localhost", "localhost"},
         {"xn--bcher-kva.example", "xn--bcher-kva.example"},
         {"_srv.x1.example", "_srv.x1.example"},
@@ -79,6 +96,29 @@ TEST(entries_that_are_none)
         "::1",
         "[::1]:80",
         "fe80::1",
+        "::/0",
+        "2000::/2",
+        "ff02::1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::c0a8:1",
+        "2002:c0a8:1::1",
+        "2001::1",
+        "fd00:ec2::254",
+        "fd00::/8",
+        "fd20:ce::254",
+        "2606:4700::1/32",
+        "2606:4700::/129",
+        "2606:4700::/",
+        "[2606:4700::1",
+        "[2606:4700::1]80",
+        "[2606:4700::1]:0",
+        "[2606:4700::1]:",
+        "[2606:4700::1]/128",
+        "[198.51.100.7]:80",
+        "[example.org]:80",
+        "[2606:4700::1]:80:80",
+        "2606:4700::g",
+        "fe80::1%eth0",
         "0.0.0.0/0",
         "0.0.0.0/1",
         "127.0.0.1",
@@ -149,17 +189,21 @@ TEST(networks)
     struct allow_list *l = NULL;
     struct keeper_policy p = {0};
     struct error e;
-    REQUIRE(allow_list_parse("a.example\n10.1.2.0/24:443\n198.51.100.7", &l, &e) == 0);
+    struct ip in = ip("10.1.2.9"), out = ip("10.1.3.9"), in6 = ip("fd12::9"), out6 = ip("fd13::9");
+    REQUIRE(allow_list_parse("a.example\n10.1.2.0/24:443\n198.51.100.7\n[fd12::/16]:80", &l, &e) == 0);
     allow_list_rules(l, &p);
-    CHECK_INT(p.rule_count, 2);
-    CHECK(p.rules[0].address == inet_addr("10.1.2.0") && p.rules[0].prefix == 24 && p.rules[0].port == 443);
-    CHECK(p.rules[1].prefix == 32 && p.rules[1].port == 0);
+    CHECK_INT(p.rule_count, 3);
+    CHECK(is(&p.rules[0].address, "10.1.2.0") && p.rules[0].prefix == 96 + 24 && p.rules[0].port == 443);
+    CHECK(p.rules[1].prefix == 128 && p.rules[1].port == 0);
+    CHECK(is(&p.rules[2].address, "fd12::") && p.rules[2].prefix == 16 && p.rules[2].port == 80);
     CHECK(keeper_policy_ok(&p));
-    CHECK(allow_list_has_address(l, inet_addr("10.1.2.9")) &&
-          !allow_list_has_address(l, inet_addr("10.1.3.9")));
+    CHECK(allow_list_has_address(l, &in) && !allow_list_has_address(l, &out));
+    CHECK(allow_list_has_address(l, &in6) && !allow_list_has_address(l, &out6));
     allow_list_free(l);
     CHECK(allow_entry_is_private("10.1.2.0/24") && allow_entry_is_private("8.0.0.0/6") &&
           allow_entry_is_private("192.168.1.1:80") && allow_entry_is_private("100.64.0.0/12"));
+    CHECK(allow_entry_is_private("fd12::1") && allow_entry_is_private("2001:db8::/32") &&
+          !allow_entry_is_private("[2606:4700::/32]:443"));
     CHECK(!allow_entry_is_private("198.51.100.0/24") && !allow_entry_is_private("*.example.org"));
 }
 

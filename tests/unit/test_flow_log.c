@@ -13,8 +13,10 @@ TEST(a_log_keeps_the_newest)
     struct error e;
     REQUIRE(loop_new(&loop, &e) == 0);
     struct flow_log *l = flow_log_new(loop);
-    struct flow f = {
-        .kind = FLOW_CLOSE, .protocol = IPPROTO_TCP, .destination = inet_addr("198.51.100.7"), .sent = 5};
+    struct flow f = {.kind = FLOW_CLOSE,
+                     .protocol = IPPROTO_TCP,
+                     .destination = ip_from_v4(inet_addr("198.51.100.7")),
+                     .sent = 5};
     REQUIRE(l);
     for (int i = 1; i <= FLOW_LOG_KEPT + 100; i++) {
         char name[32];
@@ -53,16 +55,24 @@ TEST(entries_say_what_happened)
     REQUIRE(loop_new(&loop, &e) == 0);
     struct flow_log *l = flow_log_new(loop);
     REQUIRE(l);
-    flow_log_add_name(l, "evil.example", 0, "not on the list");
+    flow_log_add_name(l, "evil.example", NULL, "not on the list");
+    flow_log_add(l,
+                 &(struct flow){.kind = FLOW_REFUSED,
+                                .protocol = IPPROTO_ICMP,
+                                .destination = ip_from_v4(inet_addr("10.0.0.1"))},
+                 NULL, "a private address");
     flow_log_add(
         l,
-        &(struct flow){.kind = FLOW_REFUSED, .protocol = IPPROTO_ICMP, .destination = inet_addr("10.0.0.1")},
-        NULL, "a private address");
-    flow_log_add(l, &(struct flow){.kind = FLOW_OPEN, .protocol = 200, .destination = inet_addr("9.9.9.9")},
-                 NULL, NULL);
+        &(struct flow){.kind = FLOW_OPEN, .protocol = 200, .destination = ip_from_v4(inet_addr("9.9.9.9"))},
+        NULL, NULL);
+    struct ip v6;
+    REQUIRE(ip_parse("2606:4700::1111", &v6));
+    flow_log_add(l, &(struct flow){.kind = FLOW_OPEN, .protocol = IPPROTO_ICMPV6, .destination = v6}, NULL,
+                 NULL);
     json_writer_init(&w, &out);
     flow_log_put_json(l, &w);
     REQUIRE(w.err == 0 && buf_cstr(&out));
+    CHECK(strstr(buf_data(&out), "\"address\":\"2606:4700::1111\",\"protocol\":\"icmpv6\"}"));
     CHECK(strstr(buf_data(&out),
                  "\"event\":\"name\",\"verdict\":\"deny\",\"name\":\"evil.example\",\"reason\""));
     CHECK(strstr(buf_data(&out),

@@ -24,6 +24,13 @@ static void found(const struct flow *f, void *arg)
     s->last = *f;
 }
 
+static bool went_to(const struct seen *s, const char *text)
+{
+    struct ip a = {0};
+    CHECK(ip_parse(text, &a));
+    return ip_equal(&a, &s->last.destination);
+}
+
 static void put_counter(struct nl_buf *b, uint16_t type, uint64_t bytes)
 {
     uint64_t be = htobe64(bytes);
@@ -58,7 +65,7 @@ TEST(a_connection_begins_and_ends)
     flow_parse(data, b.len, found, &s);
     CHECK_INT(s.count, 1);
     CHECK(s.last.kind == FLOW_OPEN && s.last.port == 443 && s.last.protocol == IPPROTO_TCP &&
-          s.last.source == inet_addr("10.213.0.1") && s.last.destination == inet_addr("198.51.100.7"));
+          s.last.source == inet_addr("10.213.0.1") && went_to(&s, "198.51.100.7"));
     put_connection(&b, IPCTNL_MSG_CT_DELETE, IPPROTO_ICMP, 9);
     put_counter(&b, CTA_COUNTERS_ORIG, 1000);
     put_counter(&b, CTA_COUNTERS_REPLY, UINT64_C(1) << 40);
@@ -92,8 +99,7 @@ TEST(a_refused_packet)
     size_t n = packet_message(data, sizeof data, p, 28);
     flow_parse(data, n, found, &s);
     CHECK_INT(s.count, 1);
-    CHECK(s.last.kind == FLOW_REFUSED && s.last.port == 9000 &&
-          s.last.destination == inet_addr("192.168.77.2"));
+    CHECK(s.last.kind == FLOW_REFUSED && s.last.port == 9000 && went_to(&s, "192.168.77.2"));
     p[7] = 1; /* a later fragment has no ports */
     flow_parse(data, packet_message(data, sizeof data, p, 28), found, &s);
     CHECK_INT(s.last.port, 0);
@@ -102,9 +108,52 @@ TEST(a_refused_packet)
     flow_parse(data, packet_message(data, sizeof data, p, 28), found, &s);
     CHECK_INT(s.last.port, 0);
     CHECK_INT(s.count, 3);
-    p[0] = 0x65;
+    p[0] = 0x65; /* too short for that */
     flow_parse(data, packet_message(data, sizeof data, p, 28), found, &s);
     p[0] = 0x45;
     flow_parse(data, packet_message(data, sizeof data, p, 19), found, &s);
     CHECK_INT(s.count, 3);
+}
+
+TEST(the_same_of_ipv6)
+{
+    _Alignas(4) char data[1024];
+    struct nl_buf b;
+    struct seen s = {0};
+    struct nfgenmsg head = {.nfgen_family = AF_INET6};
+    const uint8_t protocol = IPPROTO_TCP;
+    const uint16_t port = htons(443);
+    struct ip from, to;
+    REQUIRE(ip_parse("fd51:11ca:2130::ad5:1", &from) && ip_parse("2606:4700::1111", &to));
+    nl_init(&b, data, sizeof data);
+    nl_begin(&b, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_NEW, 0, &head, sizeof head);
+    size_t tuple = nl_nest(&b, CTA_TUPLE_ORIG), ip = nl_nest(&b, CTA_TUPLE_IP);
+    nl_put(&b, CTA_IP_V6_SRC, from.bytes, sizeof from.bytes);
+    nl_put(&b, CTA_IP_V6_DST, to.bytes, sizeof to.bytes);
+    nl_nest_end(&b, ip);
+    size_t proto = nl_nest(&b, CTA_TUPLE_PROTO);
+    nl_put(&b, CTA_PROTO_NUM, &protocol, 1);
+    nl_put(&b, CTA_PROTO_DST_PORT, &port, sizeof port);
+    nl_nest_end(&b, proto);
+    nl_nest_end(&b, tuple);
+    flow_parse(data, b.len, found, &s);
+    CHECK_INT(s.count, 1);
+    CHECK(s.last.source == inet_addr("10.213.0.1") && s.last.port == 443 && went_to(&s, "2606:4700::1111"));
+
+    unsigned char p[48] = {0x60, [6] = IPPROTO_UDP, [42] = 0x23, 0x28};
+    memcpy(p + 8, from.bytes, sizeof from.bytes);
+    memcpy(p + 24, to.bytes, sizeof to.bytes);
+    flow_parse(data, packet_message(data, sizeof data, p, sizeof p), found, &s);
+    CHECK(s.count == 2 && s.last.kind == FLOW_REFUSED && s.last.port == 9000 &&
+          went_to(&s, "2606:4700::1111"));
+    CHECK(s.last.source == inet_addr("10.213.0.1"));
+    flow_parse(data, packet_message(data, sizeof data, p, 43), found, &s); /* its port is torn off */
+    CHECK(s.count == 3 && s.last.port == 0);
+    p[6] = IPPROTO_ROUTING; /* headers in between are not followed */
+    flow_parse(data, packet_message(data, sizeof data, p, sizeof p), found, &s);
+    CHECK(s.count == 4 && s.last.port == 0 && s.last.protocol == IPPROTO_ROUTING);
+    flow_parse(data, packet_message(data, sizeof data, p, 39), found, &s);
+    p[0] = 0x70;
+    flow_parse(data, packet_message(data, sizeof data, p, sizeof p), found, &s);
+    CHECK_INT(s.count, 4);
 }

@@ -41,7 +41,8 @@ TEST(request_of_each_type)
             r.network = KEEPER_NETWORK_PUBLIC;
         if (type == KEEPER_ALLOW) {
             r.policy = (struct keeper_policy){.seconds = 1, .rule_count = 1};
-            r.policy.rules[0] = (struct keeper_rule){.address = inet_addr("9.9.9.9"), .prefix = 32};
+            r.policy.rules[0] =
+                (struct keeper_rule){.address = ip_from_v4(inet_addr("9.9.9.9")), .prefix = 128};
         }
         if (keeper_type_is_image(type)) {
             bool of_image =
@@ -222,7 +223,8 @@ static struct keeper_request network_request(uint32_t type)
     if (type == KEEPER_ALLOW)
         r.policy.seconds = 60;
     r.policy.rule_count = 1;
-    r.policy.rules[0] = (struct keeper_rule){.address = inet_addr("198.51.100.7"), .prefix = 32, .port = 443};
+    r.policy.rules[0] =
+        (struct keeper_rule){.address = ip_from_v4(inet_addr("198.51.100.7")), .prefix = 128, .port = 443};
     return r;
 }
 
@@ -242,12 +244,12 @@ TEST(request_about_a_network)
     REFUSED(r.policy.seconds = 1);
     REFUSED(r.policy.rule_count = KEEPER_RULES_MAX + 1);
     REFUSED(r.policy.rule_count = 0); /* and one behind it */
-    REFUSED(r.policy.rules[0].prefix = 33);
-    REFUSED(r.policy.rules[0].prefix = 24); /* bits behind it */
+    REFUSED(r.policy.rules[0].prefix = 129);
+    REFUSED(r.policy.rules[0].prefix = 120); /* bits behind it */
     REFUSED(r.policy.rules[0].reserved = 1);
-    REFUSED(r.policy.rules[0].address = inet_addr("127.0.0.1"));
-    REFUSED(r.policy.rules[0].address = inet_addr("169.254.169.254"));
-    REFUSED((r.policy.rules[0].address = 0, r.policy.rules[0].prefix = 0));
+    REFUSED(r.policy.rules[0].address = ip_from_v4(inet_addr("127.0.0.1")));
+    REFUSED(r.policy.rules[0].address = ip_from_v4(inet_addr("169.254.169.254")));
+    REFUSED((r.policy.rules[0].address = (struct ip){0}, r.policy.rules[0].prefix = 0));
     REFUSED(r.policy.bytes_per_second = 1);
     REFUSED(r.policy.connections = KEEPER_CONNECTIONS_MAX + 1);
     REFUSED(r.policy.keep = 2);
@@ -257,8 +259,10 @@ TEST(request_about_a_network)
     CHECK_INT(keeper_request_check(&good, sizeof good), 0);
     REFUSED(r.policy.seconds = 0);
     REFUSED(r.policy.seconds = KEEPER_ALLOW_SECONDS_MAX + 1);
-    REFUSED(r.policy.rules[0].address = inet_addr("10.0.0.1")); /* what a name says opens nothing private */
-    REFUSED((r.policy.rules[0].address = inet_addr("198.51.100.0"), r.policy.rules[0].prefix = 24));
+    REFUSED(r.policy.rules[0].address =
+                ip_from_v4(inet_addr("10.0.0.1"))); /* what a name says opens nothing private */
+    REFUSED(
+        (r.policy.rules[0].address = ip_from_v4(inet_addr("198.51.100.0")), r.policy.rules[0].prefix = 120));
     REFUSED((r.policy.rule_count = 0, memset(r.policy.rules, 0, sizeof r.policy.rules)));
     REFUSED(r.policy.connections = 5);
     REFUSED(r.network = KEEPER_NETWORK_ALLOWLIST);

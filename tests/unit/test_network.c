@@ -39,6 +39,44 @@ TEST(pool_is_private_and_whole)
     CHECK(network_pool_parse("192.168.7.0/30", &pool, &prefix, &e) == 0 && prefix == 30);
 }
 
+TEST(ipv6_is_on_off_or_a_private_network)
+{
+    static const char *const bad[] = {
+        "",          "yes",        "fd00::", "fd00::/48", "fd00::/065", "fd00::1/64",       "2001:db8::/64",
+        "fe80::/64", "10.0.0.0/8", "/64",    "::/64",     "fd00::/64x", "::ffff:1.2.3.4/64"};
+    struct ip a;
+    struct error e;
+    char text[IP_TEXT];
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        if (network_ipv6_parse(bad[i], &a, &e) != -EINVAL)
+            CHECK_STREQ(bad[i], "refused");
+    CHECK(network_ipv6_parse("off", &a, &e) == 0 && ip_is_none(&a));
+    CHECK(network_ipv6_parse("on", &a, &e) == 0 && a.bytes[0] == 0xfd);
+    CHECK(network_ipv6_parse("fd12:3456:789a:1::/64", &a, &e) == 0);
+    CHECK_STREQ(ip_text(&a, text), "fd12:3456:789a:1::");
+    struct nft_table t = {.prefix6 = a};
+    a = nft_address6(&t, inet_addr("10.213.0.1"));
+    CHECK_STREQ(ip_text(&a, text), "fd12:3456:789a:1::ad5:1");
+}
+
+TEST(what_is_public)
+{
+    static const char *const not [] = {
+        "::1",           "::",      "64:ff9b::a00:1", "100::1",          "2001::1",       "2001:db8::1",
+        "2002:a00:1::1", "3fff::1", "4000::1",        "fc00::1",         "fd00:ec2::254", "fe80::1",
+        "fec0::1",       "ff02::1", "10.0.0.1",       "169.254.169.254", "224.0.0.1",     "100.64.0.1"};
+    static const char *const is[] = {"2000::1",      "2606:4700::1111", "2a00:1450::1", "2001:4860::8888",
+                                     "2003::1",      "3ffe::1",         "2001:200::1",  "1.1.1.1",
+                                     "198.51.100.7", "223.255.255.255"};
+    struct ip a;
+    for (size_t i = 0; i < ARRAY_SIZE(not ); i++)
+        if (!ip_parse(not [i], &a) || keeper_address_is_public(&a))
+            CHECK_STREQ(not [i], "not public");
+    for (size_t i = 0; i < ARRAY_SIZE(is); i++)
+        if (!ip_parse(is[i], &a) || !keeper_address_is_public(&a) || keeper_address_is_never(&a))
+            CHECK_STREQ(is[i], "public");
+}
+
 TEST(resolvers_a_sandbox_can_reach)
 {
     uint32_t out[NETWORK_RESOLVERS_MAX];

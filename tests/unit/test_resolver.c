@@ -9,27 +9,48 @@
 struct fixture {
     struct loop *loop;
     struct resolver *r;
+    bool ipv6;
     size_t refused;
     char why[64];
-    uint32_t address;
+    struct ip address;
 };
 
-static void refused(void *arg, const char *name, uint32_t address, const char *why)
+static void refused(void *arg, const char *name, const struct ip *address, const char *why)
 {
     struct fixture *f = arg;
     (void)name;
     f->refused++;
-    f->address = address;
+    f->address = address ? *address : (struct ip){0};
     (void)snprintf(f->why, sizeof f->why, "%s", why);
+}
+
+static struct ip ip(const char *text)
+{
+    struct ip a = {0};
+    CHECK(ip_parse(text, &a));
+    return a;
+}
+
+static bool is(const struct ip *a, const char *text)
+{
+    struct ip b = ip(text);
+    return ip_equal(a, &b);
+}
+
+static const char *name_of(const struct fixture *f, const char *address)
+{
+    struct ip a = ip(address);
+    return resolver_name(f->r, &a);
 }
 
 static void begin(struct fixture *f, const char *list)
 {
     struct error e;
     struct allow_list *l = NULL;
-    *f = (struct fixture){0};
+    *f = (struct fixture){.ipv6 = f->ipv6};
     REQUIRE(loop_new(&f->loop, &e) == 0 && allow_list_parse(list, &l, &e) == 0);
-    struct resolver_config config = {.loop = f->loop, .id = "x", .refused = refused, .arg = f};
+    struct resolver_config config = {
+        .loop = f->loop, .id = "x", .ipv6 = f->ipv6, .refused = refused, .arg = f};
     f->r = resolver_new(&config, l);
     REQUIRE(f->r);
 }
@@ -69,17 +90,18 @@ static void put_name(struct packet *p, const char *name)
 
 static void put_record(struct packet *p, const char *owner, uint16_t type, uint32_t ttl, const char *value)
 {
-    struct in_addr in;
+    struct ip address;
     put_name(p, owner);
     const unsigned char head[] = {
         0, (unsigned char)type, 0, 1, 0, 0, (unsigned char)(ttl >> 8), (unsigned char)ttl, 0, 0};
     memcpy(p->data + p->len, head, sizeof head);
     p->len += sizeof head;
     size_t at = p->len;
-    if (type == DNS_TYPE_A) {
-        REQUIRE(inet_pton(AF_INET, value, &in) == 1);
-        memcpy(p->data + p->len, &in, 4);
-        p->len += 4;
+    if (type == DNS_TYPE_A || type == DNS_TYPE_AAAA) {
+        size_t n = type == DNS_TYPE_A ? 4 : 16;
+        REQUIRE(inet_pton(type == DNS_TYPE_A ? AF_INET : AF_INET6, value, address.bytes) == 1);
+        memcpy(p->data + p->len, address.bytes, n);
+        p->len += n;
     } else {
         put_name(p, value);
     }
@@ -104,17 +126,26 @@ static void reply_begin(struct packet *p, const char *name, int rcode)
     p->len += sizeof tail;
 }
 
+static void digest_type(struct fixture *f, const char *name, uint16_t type, const struct packet *p,
+                        struct resolver_answer *a, struct keeper_policy *rules)
+{
+    struct dns_reply reply;
+    struct dns_query q = {.type = type, .class = DNS_CLASS_IN};
+    (void)snprintf(q.name, sizeof q.name, "%s", name);
+    if (p)
+        REQUIRE(dns_reply_open(p->data, p->len, p->sent, p->sent_len, &reply) == 0);
+    resolver_digest(f->r, &q, p ? &reply : NULL, a, rules);
+}
+
 static void digest(struct fixture *f, const char *name, const struct packet *p, struct resolver_answer *a,
                    struct keeper_policy *rules)
 {
-    struct dns_reply reply;
-    REQUIRE(dns_reply_open(p->data, p->len, p->sent, p->sent_len, &reply) == 0);
-    resolver_digest(f->r, name, &reply, a, rules);
+    digest_type(f, name, DNS_TYPE_A, p, a, rules);
 }
 
 TEST(what_is_not_listed_does_not_exist)
 {
-    struct fixture f;
+    struct fixture f = {0};
     struct resolver_answer a;
     begin(&f, "good.example");
     CHECK(judge(&f, "evil.example", DNS_TYPE_A, &a) && a.rcode == DNS_NO_NAME && f.refused == 1);
@@ -127,7 +158,7 @@ TEST(what_is_not_listed_does_not_exist)
 
 TEST(questions_are_counted)
 {
-    struct fixture f;
+    struct fixture f = {0};
     struct resolver_answer a;
     size_t passed = 0;
     begin(&f, "*");
@@ -141,7 +172,7 @@ TEST(questions_are_counted)
 
 TEST(an_answer_opens_its_addresses_on_the_listed_ports)
 {
-    struct fixture f;
+    struct fixture f = {0};
     struct resolver_answer a;
     struct keeper_policy rules;
     struct packet p;
@@ -153,22 +184,22 @@ TEST(an_answer_opens_its_addresses_on_the_listed_ports)
     digest(&f, "good.example", &p, &a, &rules);
     CHECK(a.rcode == DNS_OK && a.count == 2 && a.addresses[0].ttl <= 100);
     CHECK(rules.rule_count == 4 && rules.seconds == 160);
-    CHECK(rules.rules[0].address == inet_addr("198.51.100.7") && rules.rules[0].port == 80 &&
-          rules.rules[1].port == 443 && rules.rules[3].address == inet_addr("198.51.100.8"));
-    CHECK_STREQ(resolver_name(f.r, inet_addr("198.51.100.8")), "good.example");
-    CHECK(!resolver_name(f.r, inet_addr("198.51.100.9")));
+    CHECK(is(&rules.rules[0].address, "198.51.100.7") && rules.rules[0].port == 80 &&
+          rules.rules[1].port == 443 && is(&rules.rules[3].address, "198.51.100.8"));
+    CHECK_STREQ(name_of(&f, "198.51.100.8"), "good.example");
+    CHECK(!name_of(&f, "198.51.100.9"));
     CHECK(judge(&f, "good.example", DNS_TYPE_A, &a) && a.count == 2); /* remembered */
     struct allow_list *other = NULL;
     REQUIRE(allow_list_parse("other.example", &other, NULL) == 0);
     resolver_use(f.r, other);
-    CHECK(!resolver_name(f.r, inet_addr("198.51.100.8")));
+    CHECK(!name_of(&f, "198.51.100.8"));
     CHECK(judge(&f, "good.example", DNS_TYPE_A, &a) && a.rcode == DNS_NO_NAME);
     end(&f);
 }
 
 TEST(private_addresses_are_left_out)
 {
-    struct fixture f;
+    struct fixture f = {0};
     struct resolver_answer a;
     struct keeper_policy rules;
     struct packet p;
@@ -179,7 +210,7 @@ TEST(private_addresses_are_left_out)
     put_record(&p, "good.example", DNS_TYPE_A, 10, "169.254.169.254");
     digest(&f, "good.example", &p, &a, &rules);
     CHECK(a.rcode == DNS_OK && a.count == 0 && rules.rule_count == 0 && f.refused == 3);
-    CHECK(f.address == inet_addr("169.254.169.254"));
+    CHECK(is(&f.address, "169.254.169.254"));
     put_record(&p, "good.example", DNS_TYPE_A, 10, "10.1.2.3"); /* its network is listed: no rule is needed */
     digest(&f, "good.example", &p, &a, &rules);
     CHECK(a.count == 1 && rules.rule_count == 0);
@@ -188,7 +219,7 @@ TEST(private_addresses_are_left_out)
 
 TEST(chains_end_somewhere)
 {
-    struct fixture f;
+    struct fixture f = {0};
     struct resolver_answer a;
     struct keeper_policy rules;
     struct packet p;
@@ -213,14 +244,14 @@ TEST(chains_end_somewhere)
     reply_begin(&p, "good.example", DNS_NO_NAME);
     digest(&f, "good.example", &p, &a, &rules);
     CHECK(a.rcode == DNS_NO_NAME);
-    resolver_digest(f.r, "good.example", NULL, &a, &rules);
+    digest(&f, "good.example", NULL, &a, &rules);
     CHECK(a.rcode == DNS_SERVER_FAILED && rules.rule_count == 0);
     end(&f);
 }
 
 TEST(names_in_use_are_bounded)
 {
-    struct fixture f;
+    struct fixture f = {0};
     struct resolver_answer a;
     struct keeper_policy rules;
     struct packet p;
@@ -234,5 +265,36 @@ TEST(names_in_use_are_bounded)
         CHECK_INT(a.rcode, i < RESOLVER_NAMES_MAX ? DNS_OK : DNS_SERVER_FAILED);
     }
     CHECK_STREQ(f.why, "too many names at a time");
+    end(&f);
+}
+
+TEST(addresses_of_both_families)
+{
+    struct fixture f = {.ipv6 = true};
+    struct resolver_answer a;
+    struct keeper_policy rules;
+    struct packet p;
+    begin(&f, "good.example:443\nfd12::/16");
+    CHECK(!judge(&f, "good.example", DNS_TYPE_AAAA, &a) && !judge(&f, "good.example", DNS_TYPE_A, &a));
+    reply_begin(&p, "good.example", DNS_OK);
+    put_record(&p, "good.example", DNS_TYPE_A, 300, "198.51.100.7");
+    put_record(&p, "good.example", DNS_TYPE_AAAA, 300, "2606:4700::1111");
+    put_record(&p, "good.example", DNS_TYPE_AAAA, 300, "fd12::7"); /* its network is listed */
+    put_record(&p, "good.example", DNS_TYPE_AAAA, 300, "fd13::7");
+    put_record(&p, "good.example", DNS_TYPE_AAAA, 300, "::ffff:10.0.0.1");
+    put_record(&p, "good.example", DNS_TYPE_AAAA, 300, "64:ff9b::a00:1");
+    put_record(&p, "good.example", DNS_TYPE_AAAA, 300, "fd00:ec2::254");
+    digest_type(&f, "good.example", DNS_TYPE_AAAA, &p, &a, &rules);
+    CHECK(a.rcode == DNS_OK && a.count == 2 && a.addresses[0].type == DNS_TYPE_AAAA &&
+          a.addresses[0].bytes[0] == 0x26 && a.addresses[1].bytes[0] == 0xfd);
+    CHECK(rules.rule_count == 1 && is(&rules.rules[0].address, "2606:4700::1111") &&
+          rules.rules[0].prefix == 128 && rules.rules[0].port == 443);
+    CHECK_INT(f.refused, 3);
+    CHECK(is(&f.address, "fd00:ec2::254"));
+    CHECK_STREQ(name_of(&f, "2606:4700::1111"), "good.example");
+    CHECK(!judge(&f, "good.example", DNS_TYPE_A, &a)); /* one is remembered, the other not asked for yet */
+    CHECK(judge(&f, "good.example", DNS_TYPE_AAAA, &a) && a.count == 2);
+    digest(&f, "good.example", &p, &a, &rules);
+    CHECK(a.count == 1 && is(&rules.rules[0].address, "198.51.100.7"));
     end(&f);
 }

@@ -2,6 +2,7 @@
 /* flow_parse.c: see flow_parse.h. The kernel writes these messages, but sandboxes write the packets in them.
  */
 #include "gateway/flow_parse.h"
+#include "net/dns.h"
 #include "net/nlattr.h"
 
 #include <endian.h>
@@ -19,6 +20,7 @@ enum {
     IPV4_SOURCE = 12,
     IPV4_DESTINATION = 16,
     FRAGMENT_MASK = 0x1fff,
+    UDP_HEAD = 8,
     IPV6_HEAD = 40,
     IPV6_NEXT = 6,
     IPV6_SOURCE = 8,
@@ -117,20 +119,84 @@ static bool parse_message(uint16_t type, const void *attrs, size_t n, struct flo
     }
 }
 
-void flow_parse(const void *data, size_t n, void (*found)(const struct flow *f, void *arg), void *arg)
+/* Every whole message in a datagram: its type and attributes. */
+static void each_message(const void *data, size_t n,
+                         void (*found)(uint16_t type, const void *attrs, size_t n, void *arg), void *arg)
 {
     const char *p = data;
     const size_t head = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(struct nfgenmsg));
     while (n >= NLMSG_HDRLEN) {
         struct nlmsghdr h;
-        struct flow f;
         memcpy(&h, p, sizeof h);
         if (h.nlmsg_len < NLMSG_HDRLEN || h.nlmsg_len > n)
             return;
-        if (h.nlmsg_len >= head && parse_message(h.nlmsg_type, p + head, h.nlmsg_len - head, &f))
-            found(&f, arg);
+        if (h.nlmsg_len >= head)
+            found(h.nlmsg_type, p + head, h.nlmsg_len - head, arg);
         size_t step = MIN((size_t)NLMSG_ALIGN(h.nlmsg_len), n);
         p += step;
         n -= step;
     }
+}
+
+struct flows {
+    void (*found)(const struct flow *f, void *arg);
+    void *arg;
+};
+
+static void flow_message(uint16_t type, const void *attrs, size_t n, void *arg)
+{
+    const struct flows *to = arg;
+    struct flow f;
+    if (parse_message(type, attrs, n, &f))
+        to->found(&f, to->arg);
+}
+
+void flow_parse(const void *data, size_t n, void (*found)(const struct flow *f, void *arg), void *arg)
+{
+    each_message(data, n, flow_message, &(struct flows){found, arg});
+}
+
+/* ---- answers of name servers */
+
+struct answers {
+    void (*found)(const struct flow_answer *a, void *arg);
+    void *arg;
+    struct flow_answer answer;
+};
+
+static void address_found(void *arg, const struct ip *address, uint32_t ttl)
+{
+    struct answers *to = arg;
+    (void)ttl;
+    to->answer.address = *address;
+    to->found(&to->answer, to->arg);
+}
+
+/* The packet is whole: the kernel puts fragments together before it tells. */
+static void answer_message(uint16_t type, const void *attrs, size_t n, void *arg)
+{
+    struct answers *to = arg;
+    struct dns_query q;
+    struct dns_reply reply;
+    size_t len;
+    const unsigned char *p = nl_attr(attrs, n, NFULA_PAYLOAD, IPV4_MIN, &len);
+    if (type != (NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_PACKET) || !p || p[0] >> 4 != 4 ||
+        p[IPV4_PROTOCOL] != IPPROTO_UDP)
+        return;
+    size_t head = (size_t)(p[0] & 15) * 4 + UDP_HEAD;
+    if (head < IPV4_MIN + UDP_HEAD || len < head ||
+        dns_reply_overhear(p + head, len - head, &q, &reply) < 0 || q.class != DNS_CLASS_IN ||
+        (q.type != DNS_TYPE_A && q.type != DNS_TYPE_AAAA))
+        return;
+    memcpy(&to->answer.sandbox, p + IPV4_DESTINATION, 4);
+    to->answer.name = q.name;
+    const struct dns_addresses wanted = {.name = q.name, .type = q.type, .found = address_found, .arg = to};
+    uint32_t ttl = UINT32_MAX;
+    (void)dns_reply_addresses(&reply, &wanted, &ttl); /* what was read before it breaks off is told */
+}
+
+void flow_parse_answers(const void *data, size_t n, void (*found)(const struct flow_answer *a, void *arg),
+                        void *arg)
+{
+    each_message(data, n, answer_message, &(struct answers){.found = found, .arg = arg});
 }

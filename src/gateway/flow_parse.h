@@ -19,3 +19,13 @@ struct flow {
 /* One datagram of a netlink socket: connections (nfnetlink_conntrack) and packets (nfnetlink_log). Everything
  * else in it is skipped. */
 void flow_parse(const void *data, size_t n, void (*found)(const struct flow *f, void *arg), void *arg);
+
+/* What a name server told a sandbox: this name has this address. */
+struct flow_answer {
+    uint32_t sandbox; /* its IPv4 address, network order */
+    const char *name; /* that was asked for, as in struct dns_query */
+    struct ip address;
+};
+/* One datagram of a netlink socket with packets (nfnetlink_log) that name servers sent over UDP. */
+void flow_parse_answers(const void *data, size_t n, void (*found)(const struct flow_answer *a, void *arg),
+                        void *arg);

@@ -10,27 +10,26 @@
  *
  * The log: the kernel tells of connections by address. An address has the sandbox that was started with it
  * last; what is still queued when it gets another one belongs to the one before, so the queue is read first.
+ * Names of addresses come from the sandbox's resolver if it has one; one without asks the host's name servers
+ * itself, and the kernel tells us a copy of what they answer. That is only listened to: names go on resolving
+ * when this process does not run, and a sandbox that asks somebody else gains nothing but a log without
+ * names.
  */
 #include "gateway/networks.h"
 #include "base/log.h"
-#include "gateway/keeper_socket.h"
+#include "gateway/flow_watch.h"
 #include "gateway/lifecycle_internal.h"
+#include "gateway/name_book.h"
 #include "gateway/resolver.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/netlink.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 enum {
     BUCKETS = 1024,
-    BATCH = 64, /* datagrams per event */
-    DATAGRAM_MAX = 65536,
-    RETRY_MS = 1000,
-    RETRIES = 10,
     CHANGE_RETRY_MS = 50, /* an image of it may be being made */
     CHANGE_TRIES = 1200,
     NOTES_PER_SECOND = 10, /* refused names in a log */
@@ -47,6 +46,7 @@ struct box_network {
     struct ip address6;       /* likewise */
     uint32_t known_as;        /* the address its connections are told by; 0: none */
     struct resolver *resolver;
+    struct name_book *book; /* names it found without one */
     struct flow_log *log;
     struct sandbox_reach live; /* what the keeper was told */
     int64_t notes_us;          /* a bucket that fills with time */
@@ -58,24 +58,12 @@ struct box_network {
     struct network_wait *waiting;
 };
 
-struct watch { /* one of the two netlink sockets */
-    struct networks *all;
-    enum keeper_socket kind;
-    struct keeper_ask *ask;
-    int fd;
-    struct source source;
-    struct timer retry;
-    unsigned tries;
-};
-
 struct networks {
     struct loop *loop;
     struct keeper_link *link;
     struct box_network *buckets[BUCKETS]; /* by known_as */
-    struct watch flows, refused;
-    bool watching;
+    struct flow_watch *watch;
     struct networks_stats stats;
-    char datagram[DATAGRAM_MAX];
 };
 
 static struct box_network **bucket(struct networks *n, uint32_t address)
@@ -158,6 +146,12 @@ static const char *refusal(const struct box_network *net, const struct flow *f)
     return keeper_address_is_public(&f->destination) ? "too many connections" : "a private address";
 }
 
+static const char *name_of(const struct box_network *net, const struct ip *address)
+{
+    const char *name = net->resolver ? resolver_name(net->resolver, address) : NULL;
+    return name || !net->book ? name : name_book_find(net->book, address);
+}
+
 static void flow_found(const struct flow *f, void *arg)
 {
     struct networks *n = arg;
@@ -167,70 +161,17 @@ static void flow_found(const struct flow *f, void *arg)
     n->stats.sent_bytes += f->sent;
     n->stats.received_bytes += f->received;
     if (net && log_of(net))
-        flow_log_add(net->log, f, net->resolver ? resolver_name(net->resolver, &f->destination) : NULL,
+        flow_log_add(net->log, f, name_of(net, &f->destination),
                      f->kind == FLOW_REFUSED ? refusal(net, f) : NULL);
 }
 
-static void watch_read(struct watch *w, int batches)
+static void answer_found(const struct flow_answer *a, void *arg)
 {
-    struct networks *n = w->all;
-    for (int i = 0; i < batches && w->fd >= 0; i++) {
-        struct sockaddr_nl from = {0};
-        socklen_t from_len = sizeof from;
-        ssize_t len = recvfrom(w->fd, n->datagram, sizeof n->datagram, MSG_DONTWAIT | MSG_TRUNC,
-                               (struct sockaddr *)&from, &from_len);
-        if (len < 0)
-            return;
-        if (len <= (ssize_t)sizeof n->datagram && from.nl_pid == 0) /* the kernel's */
-            flow_parse(n->datagram, (size_t)len, flow_found, n);
-    }
-}
-
-static void watch_ready(struct source *s, uint32_t events)
-{
-    struct watch *w = container_of(s, struct watch, source);
-    (void)events;
-    watch_read(w, BATCH);
-}
-
-static void watch_ask(struct watch *w);
-
-static void watch_retry(struct timer *t)
-{
-    watch_ask(container_of(t, struct watch, retry));
-}
-
-static void watch_got(void *arg, int fd)
-{
-    struct watch *w = arg;
-    w->ask = NULL;
-    w->fd = fd < 0 ? -1 : fd;
-    int r = fd < 0 ? fd : loop_add(w->all->loop, &w->source, fd, EPOLLIN, watch_ready);
-    if (r == 0)
-        return;
-    close_fd(&w->fd);
-    /* the gateway before us may not have let go of it yet */
-    if (r == -EBUSY && w->tries++ < RETRIES)
-        loop_timer_start(w->all->loop, &w->retry, RETRY_MS, watch_retry);
-    else if (r != -ECONNRESET)
-        log_warn("the network log lacks %s: %s",
-                 w->kind == KEEPER_SOCKET_FLOWS ? "connections" : "refused packets", strerror(-r));
-}
-
-static void watch_ask(struct watch *w)
-{
-    w->ask = keeper_socket_ask(&(struct keeper_ask_config){
-        .link = w->all->link, .id = "network", .kind = w->kind, .got = watch_got, .arg = w});
-}
-
-/* With the first sandbox that has a link: whoever uses no network pays nothing. */
-static void watch_begin(struct networks *n)
-{
-    if (n->watching)
-        return;
-    n->watching = true;
-    watch_ask(&n->flows);
-    watch_ask(&n->refused);
+    struct box_network *net = find(arg, a->sandbox);
+    if (net && !net->book)
+        net->book = name_book_new();
+    if (net && net->book)
+        name_book_add(net->book, a->name, &a->address);
 }
 
 static void name_refused(void *arg, const char *name, const struct ip *address, const char *why)
@@ -256,9 +197,8 @@ static void settle_address(struct box_network *net, const struct keeper_reply *t
     net->address6 = told->address6;
     if (!address || net->known_as == address)
         return;
-    watch_begin(n);
-    watch_read(&n->flows, 16 * BATCH);
-    watch_read(&n->refused, 16 * BATCH);
+    flow_watch_begin(n->watch);
+    flow_watch_read(n->watch);
     struct box_network *before = find(n, address);
     if (before)
         unregister(before);
@@ -288,6 +228,12 @@ static bool use_list(struct box_network *net, const struct sandbox_reach *reach)
                                      .arg = net};
     net->resolver = resolver_new(&config, list);
     return net->resolver != NULL;
+}
+
+static void drop_book(struct box_network *net)
+{
+    name_book_free(net->book);
+    net->book = NULL;
 }
 
 static void drop_resolver(struct box_network *net)
@@ -333,6 +279,7 @@ void network_up(struct networks *n, struct sandbox *sb, const struct keeper_repl
     if (net->step == STEP_RESOLVER || net->step == STEP_NAMES)
         change_failed(net, ENOENT, "");
     drop_resolver(net); /* a new life has none of the addresses of the last one */
+    drop_book(net);
     if (!told->address || net->live.network != KEEPER_NETWORK_ALLOWLIST || !use_list(net, &net->live)) {
         ready(sb);
         return;
@@ -556,6 +503,7 @@ void network_forget(struct networks *n, struct sandbox *sb)
     loop_timer_stop(net->all->loop, &net->retry);
     unregister(net);
     drop_resolver(net);
+    drop_book(net);
     flow_log_free(net->log);
     sandbox_reach_done(&net->live);
     sandbox_reach_done(&net->goal);
@@ -564,11 +512,6 @@ void network_forget(struct networks *n, struct sandbox *sb)
 
 /* ------------------------------------------------------------------ all of them */
 
-static void watch_init(struct networks *n, struct watch *w, enum keeper_socket kind)
-{
-    *w = (struct watch){.all = n, .kind = kind, .fd = -1, .source.fd = -1};
-}
-
 int networks_new(struct loop *loop, struct keeper_link *link, struct networks **ret, struct error *reterr)
 {
     struct networks *n = calloc(1, sizeof *n);
@@ -576,25 +519,20 @@ int networks_new(struct loop *loop, struct keeper_link *link, struct networks **
         return error_sys(reterr, ENOMEM, "set up the networks of sandboxes");
     n->loop = loop;
     n->link = link;
-    watch_init(n, &n->flows, KEEPER_SOCKET_FLOWS);
-    watch_init(n, &n->refused, KEEPER_SOCKET_REFUSED);
+    n->watch = flow_watch_new(&(struct flow_watch_config){
+        .loop = loop, .link = link, .flow = flow_found, .answer = answer_found, .arg = n});
+    if (!n->watch) {
+        free(n);
+        return error_sys(reterr, ENOMEM, "set up the networks of sandboxes");
+    }
     *ret = n;
     return 0;
-}
-
-static void watch_done(struct watch *w)
-{
-    keeper_ask_cancel(w->ask);
-    loop_timer_stop(w->all->loop, &w->retry);
-    loop_del(w->all->loop, &w->source);
-    close_fd(&w->fd);
 }
 
 void networks_free(struct networks *n)
 {
     if (!n)
         return;
-    watch_done(&n->flows);
-    watch_done(&n->refused);
+    flow_watch_free(n->watch);
     free(n);
 }

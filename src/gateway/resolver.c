@@ -24,7 +24,6 @@ enum {
     ALLOW_MIN_S =
         30, /* a name that changes every second is still reachable for as long as it takes to connect */
     ALLOW_EXTRA_S = 60, /* programs keep addresses a little longer than they should */
-    CHAIN_MAX = 12,     /* CNAME upon CNAME */
     QUESTIONS_PER_SECOND = 20,
     QUESTIONS_BURST = 100,
 };
@@ -157,33 +156,20 @@ bool resolver_judge(struct resolver *r, const struct dns_query *q, struct resolv
 /* ------------------------------------------------------------------ answers */
 
 struct found {
-    uint16_t type; /* of the records that count */
+    struct resolver *resolver;
+    const char *name;
     struct ip addresses[RESOLVER_ADDRESSES_MAX];
     size_t count;
     uint32_t ttl;
 };
 
-/* An IPv4 address that is written as one of IPv6 is none: no packet can go there. */
-static bool record_address(const struct dns_record *rec, uint16_t type, struct ip *ret)
+static void address_found(void *arg, const struct ip *address, uint32_t ttl)
 {
-    uint32_t v4;
-    if (rec->type != type || rec->data_len != (type == DNS_TYPE_A ? sizeof v4 : sizeof ret->bytes))
-        return false;
-    if (type == DNS_TYPE_AAAA) {
-        *ret = ip_from_v6(rec->data);
-        return !ip_is_v4(ret);
-    }
-    memcpy(&v4, rec->data, sizeof v4);
-    *ret = ip_from_v4(v4);
-    return true;
-}
-
-static void found_address(struct resolver *r, const char *name, const struct ip *address, uint32_t ttl,
-                          struct found *f)
-{
+    struct found *f = arg;
+    struct resolver *r = f->resolver;
     bool listed = allow_list_has_address(r->list, address) && !keeper_address_is_never(address);
     if (!listed && !keeper_address_is_public(address)) {
-        r->config.refused(r->config.arg, name, address, "a private address");
+        r->config.refused(r->config.arg, f->name, address, "a private address");
         return;
     }
     if (f->count < RESOLVER_ADDRESSES_MAX)
@@ -191,29 +177,16 @@ static void found_address(struct resolver *r, const char *name, const struct ip 
     f->ttl = MIN(f->ttl, ttl);
 }
 
-/* The addresses at the end of the chain that begins with the name. Records that belong to neither are
- * ignored. */
 static int read_addresses(struct resolver *r, const struct dns_query *q, struct dns_reply *reply,
                           struct found *ret)
 {
-    char owner[DNS_NAME_MAX + 1];
-    struct dns_record rec;
-    struct ip address;
-    int more = 0, links = 0;
-    (void)snprintf(owner, sizeof owner, "%s", q->name);
-    *ret = (struct found){.type = q->type, .ttl = TTL_MAX_S};
-    while (links <= CHAIN_MAX && (more = dns_reply_next(reply, &rec)) > 0) {
-        if (rec.class != DNS_CLASS_IN || strcmp(rec.name, owner) != 0)
-            continue;
-        if (rec.type == DNS_TYPE_CNAME) {
-            (void)snprintf(owner, sizeof owner, "%s", rec.target);
-            ret->ttl = MIN(ret->ttl, rec.ttl);
-            links++;
-        } else if (record_address(&rec, q->type, &address)) {
-            found_address(r, q->name, &address, rec.ttl, ret);
-        }
-    }
-    return more < 0 ? more : 0;
+    *ret = (struct found){.resolver = r, .name = q->name, .ttl = TTL_MAX_S};
+    const struct dns_addresses wanted = {
+        .name = q->name, .type = q->type, .found = address_found, .arg = ret};
+    uint32_t ttl = TTL_MAX_S;
+    int err = dns_reply_addresses(reply, &wanted, &ttl);
+    ret->ttl = MIN(ret->ttl, ttl);
+    return err;
 }
 
 /* The keeper's rules for addresses that are not open anyway, on the ports of the name. */

@@ -111,8 +111,9 @@ int box_socket_make(const struct keeper_request *q, const struct sandbox *sb, co
     int fd;
     if (q->socket.kind == KEEPER_SOCKET_PUBLISH)
         fd = publish(q->socket.port, reterr);
-    else if (q->socket.kind == KEEPER_SOCKET_FLOWS || q->socket.kind == KEEPER_SOCKET_REFUSED)
-        return network ? network_watch(network, q->socket.kind == KEEPER_SOCKET_REFUSED, ret_fd, reterr)
+    else if (q->socket.kind == KEEPER_SOCKET_FLOWS || q->socket.kind == KEEPER_SOCKET_REFUSED ||
+             q->socket.kind == KEEPER_SOCKET_ANSWERS)
+        return network ? network_watch(network, (enum keeper_socket)q->socket.kind, ret_fd, reterr)
                        : error_set(reterr, ENONET, "this daemon gives sandboxes no network");
     else if (!sb)
         return error_set(reterr, ENOENT, "the sandbox is not running");

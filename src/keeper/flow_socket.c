@@ -20,7 +20,8 @@ enum {
     AT_FAMILY = NLMSG_HDRLEN,
     AT_SOURCE = NLMSG_HDRLEN + sizeof(struct nfgenmsg) + 3 * NLA_HDRLEN,
     FILTER_MAX = 32,
-    PACKET_BYTES = 64,
+    HEADER_BYTES = 64,
+    WHOLE_BYTES = 4096,
     DELAY_HUNDREDTHS = 10, /* how long told packets may wait for company */
     TOGETHER = 16,
 };
@@ -102,15 +103,17 @@ static void log_message(struct nl_buf *b, uint16_t group)
     nl_begin(b, NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_CONFIG, NLM_F_ACK, &head, sizeof head);
 }
 
-int refused_socket_open(uint16_t group, int *ret_fd, struct error *reterr)
+int packet_socket_open(uint16_t group, enum packet_part part, int *ret_fd, struct error *reterr)
 {
     _Alignas(4) char data[256];
     struct nl_buf b;
     struct nfulnl_msg_config_cmd bind_group = {.command = NFULNL_CFG_CMD_BIND};
-    struct nfulnl_msg_config_mode mode = {.copy_range = htonl(PACKET_BYTES), .copy_mode = NFULNL_COPY_PACKET};
+    bool whole = part == PACKET_WHOLE;
+    struct nfulnl_msg_config_mode mode = {.copy_range = htonl(whole ? WHOLE_BYTES : HEADER_BYTES),
+                                          .copy_mode = NFULNL_COPY_PACKET};
     auto_close int fd = nl_open(NETLINK_NETFILTER);
     if (fd < 0)
-        return error_sys(reterr, -fd, "listen to refused packets");
+        return error_sys(reterr, -fd, "listen to packets");
     nl_init(&b, data, sizeof data);
     log_message(&b, group);
     nl_put(&b, NFULA_CFG_CMD, &bind_group, sizeof bind_group);
@@ -119,13 +122,13 @@ int refused_socket_open(uint16_t group, int *ret_fd, struct error *reterr)
     log_message(&b, group);
     nl_put(&b, NFULA_CFG_MODE, &mode, sizeof mode);
     nl_put_be32(&b, NFULA_CFG_TIMEOUT, DELAY_HUNDREDTHS);
-    nl_put_be32(&b, NFULA_CFG_QTHRESH, TOGETHER);
+    nl_put_be32(&b, NFULA_CFG_QTHRESH, whole ? 1 : TOGETHER);
     if (r == 0)
         r = nl_talk(fd, &b);
     if (r == 0)
         r = settle(fd);
     if (r < 0)
-        return error_sys(reterr, -r, "listen to refused packets (nfnetlink_log)");
+        return error_sys(reterr, -r, "listen to packets (nfnetlink_log)");
     *ret_fd = take_fd(fd);
     return 0;
 }

@@ -17,5 +17,10 @@ struct flow_pools { /* network order and a length; IPv6: with ipv6 */
 
 /* Connections that begin and end, with their bytes; only those from these ranges of addresses. */
 int flow_socket_open(const struct flow_pools *pools, int *ret_fd, struct error *reterr);
-/* The headers of packets that rules gave to this log group. -EBUSY: somebody else has it. */
-int refused_socket_open(uint16_t group, int *ret_fd, struct error *reterr);
+/* How much is told of a packet, and how soon. */
+enum packet_part {
+    PACKET_HEADERS, /* perhaps together with others, a moment later */
+    PACKET_WHOLE,   /* at once */
+};
+/* Packets that rules gave to this log group. -EBUSY: somebody else has it. */
+int packet_socket_open(uint16_t group, enum packet_part part, int *ret_fd, struct error *reterr);

@@ -153,6 +153,7 @@ static void name_things(struct nft_table *t, const char *instance)
     uint16_t hash = (uint16_t)(h ^ h >> 16);
     (void)snprintf(t->prefix, sizeof t->prefix, "sil%04x-", hash);
     t->log_group = hash ? hash : 1; /* 0 is what everybody's tools listen to */
+    t->answer_group = t->log_group ^ 0x8000 ? t->log_group ^ 0x8000 : 1;
 }
 
 static bool is_ours(const struct nft_table *t, const struct sockaddr *a)
@@ -535,8 +536,9 @@ int network_try_log(void *unused)
         return errno;
     auto_close int flows = -1;
     auto_close int refused = -1;
-    if (nft_table_replace(&n.table, NULL, 0, &e) == 0 && network_watch(&n, false, &flows, &e) == 0)
-        (void)network_watch(&n, true, &refused, &e);
+    if (nft_table_replace(&n.table, NULL, 0, &e) == 0 &&
+        network_watch(&n, KEEPER_SOCKET_FLOWS, &flows, &e) == 0)
+        (void)network_watch(&n, KEEPER_SOCKET_REFUSED, &refused, &e);
     return e.code;
 }
 

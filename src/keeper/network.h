@@ -5,6 +5,7 @@
 #include "keeper/eth0.h"
 #include "keeper/network_terms.h"
 #include "keeper/nft.h"
+#include "keeper/proto.h"
 
 enum { NETWORK_RESOLVERS_MAX = 3 };
 
@@ -60,8 +61,9 @@ int network_change(struct network *n, unsigned slot, int netns_fd, const struct 
 int network_allow(struct network *n, unsigned slot, const struct keeper_policy *rules, struct error *reterr);
 /* Ends the connections that could not be made on these terms; NULL: all. */
 int network_cut(struct network *n, unsigned slot, const struct network_terms *terms, struct error *reterr);
-/* A socket that tells of connections of sandboxes, or of packets they were refused. */
-int network_watch(const struct network *n, bool refused, int *ret_fd, struct error *reterr);
+/* A socket that tells of connections of sandboxes (KEEPER_SOCKET_FLOWS), of packets they were refused, or of
+ * what name servers answered them. */
+int network_watch(const struct network *n, enum keeper_socket kind, int *ret_fd, struct error *reterr);
 /* What the sandbox has received and sent since it has its link. */
 int network_usage(const struct network *n, unsigned slot, uint64_t *ret_rx, uint64_t *ret_tx);
 bool network_has_link(struct network *n, unsigned slot);

@@ -240,7 +240,7 @@ void network_link_delete(struct network *n, unsigned slot)
         log_warn("link %s cannot be removed: %s", box.link, strerror(-r));
 }
 
-int network_watch(const struct network *n, bool refused, int *ret_fd, struct error *reterr)
+int network_watch(const struct network *n, enum keeper_socket kind, int *ret_fd, struct error *reterr)
 {
     const struct nft_table *t = &n->table;
     const struct flow_pools pools = {.v4 = t->pool,
@@ -248,8 +248,14 @@ int network_watch(const struct network *n, bool refused, int *ret_fd, struct err
                                      .ipv6 = t->ipv6,
                                      .v6 = nft_address6(t, t->pool),
                                      .v6_prefix = IP_V4_BITS + t->pool_prefix};
-    return refused ? refused_socket_open(t->log_group, ret_fd, reterr)
-                   : flow_socket_open(&pools, ret_fd, reterr);
+    switch (kind) {
+    case KEEPER_SOCKET_FLOWS:
+        return flow_socket_open(&pools, ret_fd, reterr);
+    case KEEPER_SOCKET_REFUSED:
+        return packet_socket_open(t->log_group, PACKET_HEADERS, ret_fd, reterr);
+    default:
+        return packet_socket_open(t->answer_group, PACKET_WHOLE, ret_fd, reterr);
+    }
 }
 
 int network_usage(const struct network *n, unsigned slot, uint64_t *ret_rx, uint64_t *ret_tx)

@@ -35,6 +35,9 @@ enum {
     NOTES_PER_SECOND = 10,
     NOTES_BURST = 30,
     NOTE_BYTES = 64, /* of a refused packet: its headers */
+    ANSWERS_PER_SECOND = 50,
+    ANSWERS_BURST = 200,
+    ANSWER_BYTES = 4096,
     RATE_FORGET_MS = 60000,
     PINS_MAX = 262144,
 };
@@ -114,10 +117,9 @@ struct meter {
     uint32_t flags; /* NFT_LIMIT_F_INV: the rule goes on when the sandbox is over it */
 };
 
-/* A meter per sandbox. */
-static void limit_sandbox(struct nft_rule *r, const struct nft_family *f, const struct meter *m)
+/* A meter per sandbox, which is in register 1. */
+static void limit_loaded(struct nft_rule *r, const struct meter *m)
 {
-    load_sandbox(r, f, NFT_REG_1);
     nft_expression(r, "dynset");
     nl_put_text(r->b, NFTA_DYNSET_SET_NAME, m->set);
     nl_put_be32(r->b, NFTA_DYNSET_SET_ID, m->id);
@@ -135,6 +137,12 @@ static void limit_sandbox(struct nft_rule *r, const struct nft_family *f, const 
     nl_nest_end(r->b, data);
     nl_nest_end(r->b, nest);
     nft_expression_end(r);
+}
+
+static void limit_sandbox(struct nft_rule *r, const struct nft_family *f, const struct meter *m)
+{
+    load_sandbox(r, f, NFT_REG_1);
+    limit_loaded(r, m);
 }
 
 void nft_put_count_rules(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f,
@@ -190,6 +198,7 @@ enum {
     SET_RESOLVERS,
     SET_RATE,
     SET_NOTES,
+    SET_ANSWERS,
     SET_CONNECTIONS,
     SET_LISTED,
     SET_COUNT,
@@ -280,6 +289,7 @@ static void put_sets(struct nl_buf *b, const struct nft_table *t)
         {"resolvers", SET_RESOLVERS, 0, NFT_TYPE_IPV4, 4, 0, 0, NULL, false},
         {"rate", SET_RATE, meter, NFT_TYPE_IPV4, 4, NFT_METERS_MAX, RATE_FORGET_MS, NULL, false},
         {"notes", SET_NOTES, meter, NFT_TYPE_IPV4, 4, NFT_METERS_MAX, RATE_FORGET_MS, NULL, false},
+        {"answers", SET_ANSWERS, meter, NFT_TYPE_IPV4, 4, NFT_METERS_MAX, RATE_FORGET_MS, NULL, false},
         {"connections", SET_CONNECTIONS, NFT_SET_EVAL, NFT_TYPE_IPV4, 4, NFT_METERS_MAX, 0, NULL, false},
         {"listed", SET_LISTED, 0, NFT_TYPE_IPV4, 4, 0, 0, NULL, false},
     };
@@ -312,20 +322,26 @@ void nft_put_chains_and_sets(struct nl_buf *b, const struct nft_table *t)
 
 /* ---- the chains of a family */
 
+/* To a log group, and on. Ends the rule. */
+static void tell(struct nft_rule *r, uint16_t group, uint32_t bytes)
+{
+    uint16_t be = htons(group);
+    nft_expression(r, "log");
+    nl_put(r->b, NFTA_LOG_GROUP, &be, sizeof be);
+    nl_put_be32(r->b, NFTA_LOG_SNAPLEN, bytes);
+    nft_expression_end(r);
+    nft_rule_end(r);
+}
+
 /* Tells of a packet that is about to be dropped, a few times a second and sandbox, and comes back. */
 static void put_note(struct nl_buf *b, const struct nft_table *t, const struct nft_family *f)
 {
     static const struct meter notes = {"notes", SET_NOTES, NOTES_PER_SECOND, NOTES_BURST, 0};
-    uint16_t group = htons(t->log_group);
     if (t->silent)
         return;
     struct nft_rule r = nft_rule_begin(b, t->name, nft_named(f, "note").text);
     limit_sandbox(&r, f, &notes);
-    nft_expression(&r, "log");
-    nl_put(b, NFTA_LOG_GROUP, &group, sizeof group);
-    nl_put_be32(b, NFTA_LOG_SNAPLEN, NOTE_BYTES);
-    nft_expression_end(&r);
-    nft_rule_end(&r);
+    tell(&r, t->log_group, NOTE_BYTES);
 }
 
 /* Two rules: one that tells, one that counts and drops. match says what; NULL: everything. */
@@ -495,12 +511,33 @@ static void put_closed(struct nl_buf *b, const struct nft_table *t, const struct
     nft_drop(&r);
 }
 
+/* Tells what the name servers that we chose answer a sandbox, so that its log can have names. Others it may
+ * ask, too, but they could say anything. */
+static void put_answers(struct nl_buf *b, const struct nft_table *t)
+{
+    static const struct meter answers = {"answers", SET_ANSWERS, ANSWERS_PER_SECOND, ANSWERS_BURST, 0};
+    const struct nft_family *f = &nft_families[NFT_V4];
+    if (t->silent)
+        return;
+    struct nft_rule r = nft_rule_begin(b, t->name, "forward");
+    match_link(&r, NFT_META_OIFNAME, t);
+    nft_match_byte(&r, NFT_META_NFPROTO, NFT_CMP_EQ, f->protocol);
+    nft_load_payload(&r, NFT_PAYLOAD_NETWORK_HEADER, f->source, f->address_len, NFT_REG_1);
+    nft_lookup(&r, "resolvers", SET_RESOLVERS, false);
+    nft_match_from_port(&r, IPPROTO_UDP, 53);
+    match_state(&r, NF_CT_STATE_BIT(IP_CT_ESTABLISHED));
+    load_destination(&r, f, NFT_REG_1);
+    limit_loaded(&r, &answers);
+    tell(&r, t->answer_group, ANSWER_BYTES);
+}
+
 static void put_forward(struct nl_buf *b, const struct nft_table *t)
 {
     const uint32_t answers = NF_CT_STATE_BIT(IP_CT_ESTABLISHED) | NF_CT_STATE_BIT(IP_CT_RELATED);
     struct nft_rule r = nft_rule_begin(b, t->name, "forward");
     match_link(&r, NFT_META_IIFNAME, t);
     nft_verdict(&r, NFT_GOTO, "from_box");
+    put_answers(b, t);
     r = nft_rule_begin(b, t->name, "forward"); /* into a sandbox: answers only */
     match_link(&r, NFT_META_OIFNAME, t);
     match_state(&r, answers);

@@ -21,8 +21,9 @@ struct nft_table {
     size_t resolver_count;
     /* an interface that forwards this family only because of us: nothing but our traffic; "": none */
     char closed[NFT_FAMILIES][IFNAMSIZ];
-    uint16_t log_group; /* where refused packets are told */
-    bool silent;        /* the kernel cannot tell of them */
+    uint16_t log_group;    /* where refused packets are told ... */
+    uint16_t answer_group; /* ... and what name servers answer */
+    bool silent;           /* the kernel cannot tell of them */
 };
 
 struct nft_box {

@@ -203,10 +203,20 @@ void nft_match_byte(struct nft_rule *r, uint32_t key, uint32_t op, uint8_t byte)
     nft_compare(r, op, &byte, 1);
 }
 
-void nft_match_port(struct nft_rule *r, uint8_t protocol, uint16_t port)
+static void match_port_at(struct nft_rule *r, uint8_t protocol, uint32_t offset, uint16_t port)
 {
     uint16_t be = htons(port);
     nft_match_byte(r, NFT_META_L4PROTO, NFT_CMP_EQ, protocol);
-    nft_load_payload(r, NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, NFT_REG_1);
+    nft_load_payload(r, NFT_PAYLOAD_TRANSPORT_HEADER, offset, 2, NFT_REG_1);
     nft_compare(r, NFT_CMP_EQ, &be, sizeof be);
+}
+
+void nft_match_port(struct nft_rule *r, uint8_t protocol, uint16_t port)
+{
+    match_port_at(r, protocol, 2, port);
+}
+
+void nft_match_from_port(struct nft_rule *r, uint8_t protocol, uint16_t port)
+{
+    match_port_at(r, protocol, 0, port);
 }

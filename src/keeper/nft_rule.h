@@ -40,7 +40,8 @@ void nft_mask(struct nft_rule *r, uint32_t bits);
 void nft_mask_bytes(struct nft_rule *r, const void *bits, size_t n); /* n: 16 at most */
 void nft_lookup(struct nft_rule *r, const char *set, uint32_t id, bool inverted);
 void nft_match_byte(struct nft_rule *r, uint32_t key, uint32_t op, uint8_t byte);
-void nft_match_port(struct nft_rule *r, uint8_t protocol, uint16_t port);
+void nft_match_port(struct nft_rule *r, uint8_t protocol, uint16_t port); /* of the destination */
+void nft_match_from_port(struct nft_rule *r, uint8_t protocol, uint16_t port);
 /* These end the rule. */
 void nft_verdict(struct nft_rule *r, int code, const char *chain);
 void nft_drop(struct nft_rule *r);                    /* and counts */

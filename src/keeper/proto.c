@@ -57,6 +57,7 @@ static bool socket_ok(const struct keeper_request *r)
         return r->socket.port >= KEEPER_HOST_PORT_MIN && r->socket.port <= 65535;
     case KEEPER_SOCKET_FLOWS:
     case KEEPER_SOCKET_REFUSED:
+    case KEEPER_SOCKET_ANSWERS:
         return r->socket.port == 0;
     default:
         return r->socket.port >= 1 && r->socket.port <= 65535;

@@ -89,6 +89,7 @@ enum keeper_socket {
     KEEPER_SOCKET_RESOLVE_TCP, /* host: TCP, being connected to it */
     KEEPER_SOCKET_FLOWS, /* host: netlink, tells of connections of sandboxes as they begin and end; any id */
     KEEPER_SOCKET_REFUSED, /* host: netlink, tells of packets of sandboxes that were refused; any id */
+    KEEPER_SOCKET_ANSWERS, /* host: netlink, tells of what name servers answered sandboxes; any id */
     KEEPER_SOCKET_COUNT,
 };
 enum keeper_socket_address {

@@ -7,6 +7,7 @@
 #include "net/dns.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -149,6 +150,18 @@ int dns_reply_open(const void *packet, size_t n, const void *sent, size_t sent_l
                               .rcode = (int)(flags & RCODE_MASK),
                               .truncated = flags & FLAG_TRUNCATED};
     return 0;
+}
+
+int dns_reply_overhear(const void *packet, size_t n, struct dns_query *ret_query, struct dns_reply *ret)
+{
+    int r = dns_reply_open(packet, n, packet, n, ret);
+    if (r < 0)
+        return r;
+    *ret_query = (struct dns_query){.question_len = ret->at - DNS_HEADER_BYTES};
+    const unsigned char *behind = ret->packet + ret->at - 4;
+    ret_query->type = (uint16_t)get16(behind);
+    ret_query->class = (uint16_t)get16(behind + 2);
+    return name_read(packet, n, DNS_HEADER_BYTES, false, ret_query->name) < 0 ? -EBADMSG : 0;
 }
 
 int dns_reply_next(struct dns_reply *r, struct dns_record *ret)
@@ -325,4 +338,41 @@ size_t dns_refusal_write(uint16_t id, int rcode, void *out, size_t cap)
     struct writer w = {.out = out, .cap = cap};
     put_header(&w, id, FLAG_RESPONSE | (unsigned)rcode, 0, 0, 0);
     return written(&w);
+}
+
+/* ---- addresses */
+
+static bool record_address(const struct dns_record *rec, uint16_t type, struct ip *ret)
+{
+    uint32_t v4;
+    if (rec->type != type || rec->data_len != (type == DNS_TYPE_A ? sizeof v4 : sizeof ret->bytes))
+        return false;
+    if (type == DNS_TYPE_AAAA) {
+        *ret = ip_from_v6(rec->data);
+        return !ip_is_v4(ret);
+    }
+    memcpy(&v4, rec->data, sizeof v4);
+    *ret = ip_from_v4(v4);
+    return true;
+}
+
+int dns_reply_addresses(struct dns_reply *r, const struct dns_addresses *wanted, uint32_t *ttl)
+{
+    char owner[DNS_NAME_MAX + 1];
+    struct dns_record rec;
+    struct ip address;
+    int more = 0, links = 0;
+    (void)snprintf(owner, sizeof owner, "%s", wanted->name);
+    while (links <= DNS_CHAIN_MAX && (more = dns_reply_next(r, &rec)) > 0) {
+        if (rec.class != DNS_CLASS_IN || strcmp(rec.name, owner) != 0)
+            continue;
+        if (rec.type == DNS_TYPE_CNAME) {
+            (void)snprintf(owner, sizeof owner, "%s", rec.target);
+            *ttl = MIN(*ttl, rec.ttl);
+            links++;
+        } else if (record_address(&rec, wanted->type, &address)) {
+            wanted->found(wanted->arg, &address, rec.ttl);
+        }
+    }
+    return more < 0 ? more : 0;
 }

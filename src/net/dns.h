@@ -2,13 +2,14 @@
 /* dns.h: DNS packets, read strictly and written: queries of sandboxes, answers of resolvers. No I/O. */
 #pragma once
 
-#include "base/util.h"
+#include "base/ip.h"
 
 enum {
     DNS_NAME_MAX = 253,    /* as text without the last dot */
     DNS_PACKET_MAX = 4096, /* of the UDP packets we take */
     DNS_PLAIN_MAX = 512,   /* what a client takes that says nothing else */
     DNS_EDNS_MAX = 1232,   /* what we say we take: never fragmented */
+    DNS_CHAIN_MAX = 12,    /* CNAME upon CNAME */
 
     DNS_TYPE_A = 1,
     DNS_TYPE_CNAME = 5,
@@ -80,3 +81,16 @@ struct dns_record {
 int dns_reply_open(const void *packet, size_t n, const void *sent, size_t sent_len, struct dns_reply *ret);
 /* 1 and the next record of the answer section, 0 at its end, or -EBADMSG. Names as in struct dns_query. */
 int dns_reply_next(struct dns_reply *r, struct dns_record *ret);
+/* The same for an answer to somebody else: *ret_query has the name, type and class that were asked for. */
+int dns_reply_overhear(const void *packet, size_t n, struct dns_query *ret_query, struct dns_reply *ret);
+
+/* The addresses of a type (DNS_TYPE_A, _AAAA) at the end of the chain that begins with the name. Records that
+ * belong to neither are ignored; so is an IPv4 address that is written as one of IPv6: no packet can go
+ * there. *ttl becomes the least of those on the way. 0, or -EBADMSG. */
+struct dns_addresses {
+    const char *name;
+    uint16_t type;
+    void (*found)(void *arg, const struct ip *address, uint32_t ttl);
+    void *arg;
+};
+int dns_reply_addresses(struct dns_reply *r, const struct dns_addresses *wanted, uint32_t *ttl);

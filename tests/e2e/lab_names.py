@@ -103,10 +103,17 @@ class Names:
         for address in (f"{NAMES}/24", *(f"{a}/32" for a in SITES)):
             ns(lab.world, "ip", "addr", "add", address, "dev", "net0")
         enter = ["nsenter", "-t", str(lab.world), "-n", sys.executable, "-c"]
-        self.server = subprocess.Popen([*enter, SERVER, self.zone_path, self.log_path, NAMES])
+        self.servers = [subprocess.Popen([*enter, SERVER, self.zone_path, self.log_path, NAMES])]
         self.bulk = subprocess.Popen([*enter, BULK_SERVER], stdout=subprocess.PIPE)
         assert self.bulk.stdout.readline() == b"ready\n"
         wait_for(lambda: "ready" in self.asked(), what="the name server")
+
+    def other(self, address):
+        """A name server of somebody else, with the same zone."""
+        enter = ["nsenter", "-t", str(self.lab.world), "-n", sys.executable, "-c"]
+        ready = self.asked().count("ready")
+        self.servers.append(subprocess.Popen([*enter, SERVER, self.zone_path, self.log_path, address]))
+        wait_for(lambda: self.asked().count("ready") > ready, what="the other name server")
 
     def zone(self, names):
         with open(self.zone_path, "w") as f:
@@ -119,6 +126,6 @@ class Names:
             return []
 
     def close(self):
-        for p in (self.server, self.bulk):
+        for p in (*self.servers, self.bulk):
             p.kill()
             p.wait()

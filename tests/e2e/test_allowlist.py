@@ -336,6 +336,34 @@ def test_the_log_counts_bytes(net, box):
     assert int(re.search(r"silica_network_connections_total (\d+)", metrics).group(1)) > 0
 
 
+def test_the_log_of_public_has_names(names, net, box):
+    """The host's name servers are asked by the sandbox itself, and what they say is overheard."""
+    put(net, box, {"network": "public"})
+    targets = {"tcp good.example 80", "tcp alias.example 80"}
+    assert reached(net, box, *targets, "tcp lan.example 80", "tcp missing.example 80", f"tcp {SITES[1]} 80") == \
+        {*targets, f"tcp {SITES[1]} 80"}
+    for name, address in (("good.example", SITE), ("alias.example", SITES[0])):
+        wait_for(lambda: logged(net, box, event="open", name=name, address=address, port=80), what="a connection with its name")
+    # a name for a private address opens nothing; the log says which name it was
+    wait_for(lambda: logged(net, box, event="packet", name="lan.example", address=NEIGHBOUR, reason="a private address"),
+             what="a refused packet with its name")
+    assert [e.get("name") for e in logged(net, box, event="open", address=SITES[1], port=80)] == [None]
+    # nobody can make up names for the log: only the name servers of the daemon are believed
+    names.other(SITES[2])
+    lie = ("import socket; q=b'\\x12\\x34\\x01\\0\\0\\1\\0\\0\\0\\0\\0\\0\\4evil\\7example\\0\\0\\1\\0\\1'; "
+           f"s=socket.socket(2,2); s.settimeout(3); s.sendto(q,('{SITES[2]}',53)); print(s.recv(999)[-4:] == bytes([198,51,100,10]))")
+    assert net.out(box, f"python3 - <<'EOF'\n{lie}\nEOF").strip() == "True"
+    assert reached(net, box, f"tcp {SITES[2]} 80") == {f"tcp {SITES[2]} 80"}
+    wait_for(lambda: logged(net, box, event="open", address=SITES[2], port=80), what="a connection without a name")
+    assert not [e for e in log(net, box) if e["address"] == SITES[2] and "name" in e]
+    # another life begins without the names of the last one
+    assert net.request("POST", f"/v1/sandbox/{box}/sleep").status == 200
+    count = len(logged(net, box, event="open", address=SITE, port=80))
+    assert reached(net, box, f"tcp {SITE} 80") == {f"tcp {SITE} 80"}
+    entries = wait_for(lambda: logged(net, box, event="open", address=SITE, port=80)[count:], what="one more connection")
+    assert "name" not in entries[0]
+
+
 def test_the_log_is_followed(net, box):
     allow(net, box, "good.example")
     conn = net.connection(30)

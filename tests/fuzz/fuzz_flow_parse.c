@@ -3,6 +3,7 @@
 #include "gateway/flow_parse.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -13,9 +14,18 @@ static void found(const struct flow *f, void *arg)
         abort();
 }
 
+static void answered(const struct flow_answer *a, void *arg)
+{
+    size_t *count = arg;
+    if (strnlen(a->name, 254) > 253 || ++*count > 100000)
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     size_t count = 0;
     flow_parse(data, size, found, &count);
+    count = 0;
+    flow_parse_answers(data, size, answered, &count);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include <linux/netfilter/nfnetlink_conntrack.h>
 #include <linux/netfilter/nfnetlink_log.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 
 struct seen {
@@ -156,4 +157,62 @@ TEST(the_same_of_ipv6)
     p[0] = 0x70;
     flow_parse(data, packet_message(data, sizeof data, p, sizeof p), found, &s);
     CHECK_INT(s.count, 4);
+}
+
+struct told {
+    size_t count;
+    uint32_t sandbox;
+    char names[256];
+};
+
+static void answer(const struct flow_answer *a, void *arg)
+{
+    struct told *t = arg;
+    char address[IP_TEXT];
+    size_t at = strlen(t->names);
+    t->count++;
+    t->sandbox = a->sandbox;
+    (void)snprintf(t->names + at, sizeof t->names - at, "%s=%s ", a->name, ip_text(&a->address, address));
+}
+
+static struct told answers_in(const unsigned char *packet, size_t n)
+{
+    _Alignas(4) char data[1024];
+    struct told t = {0};
+    flow_parse_answers(data, packet_message(data, sizeof data, packet, n), answer, &t);
+    return t;
+}
+
+TEST(answers_of_name_servers)
+{
+    /* IPv4, UDP from port 53, and an answer: good.example is far.example, which is 198.51.100.7; somebody
+     * else is .8 */
+    static const unsigned char packet[] = "\x45\0\0\0\0\0\0\0\x40\x11\0\0\x09\x09\x09\x09\x0a\xd5\0\x01"
+                                          "\0\x35\x80\0\0\0\0\0"
+                                          "\x12\x34\x81\x80\0\x01\0\x03\0\0\0\0"
+                                          "\x04GOOD\x07"
+                                          "example\0\0\x01\0\x01"
+                                          "\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x06\x03"
+                                          "far\xc0\x11"
+                                          "\xc0\x2a\0\x01\0\x01\0\0\0\x3c\0\x04\xc6\x33\x64\x07"
+                                          "\x04"
+                                          "evil\0\0\x01\0\x01\0\0\0\x3c\0\x04\xc6\x33\x64\x08";
+    unsigned char p[sizeof packet - 1];
+    memcpy(p, packet, sizeof p);
+    struct told t = answers_in(p, sizeof p);
+    CHECK_INT(t.count, 1);
+    CHECK_STREQ(t.names, "good.example=198.51.100.7 ");
+    CHECK(t.sandbox == inet_addr("10.213.0.1"));
+    for (size_t n = 0; n < sizeof p; n++)
+        CHECK(answers_in(p, n).count <= 1); /* torn anywhere */
+    p[30] = 0x01;                           /* a question is not an answer */
+    CHECK_INT(answers_in(p, sizeof p).count, 0);
+    p[30] = 0x81;
+    p[9] = 6; /* nor is what comes over TCP read */
+    CHECK_INT(answers_in(p, sizeof p).count, 0);
+    p[9] = 0x11;
+    p[0] = 0x4f;
+    CHECK_INT(answers_in(p, sizeof p).count, 0);
+    p[0] = 0x65;
+    CHECK_INT(answers_in(p, sizeof p).count, 0);
 }

@@ -73,6 +73,8 @@ TEST(sockets_that_may_be_asked_for)
         {KEEPER_SOCKET_FLOWS, 0, 0, 0, true},
         {KEEPER_SOCKET_REFUSED, 0, 0, 0, true},
         {KEEPER_SOCKET_REFUSED, 0, 1, 0, false},
+        {KEEPER_SOCKET_ANSWERS, 0, 0, 0, true},
+        {KEEPER_SOCKET_ANSWERS, 0, 1, 0, false},
         {KEEPER_SOCKET_NONE, 0, 53, 0, false},
         {KEEPER_SOCKET_COUNT, 0, 53, 0, false},
         {UINT32_MAX, 0, 53, 0, false},

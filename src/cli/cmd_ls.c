@@ -61,8 +61,9 @@ static int add_row(struct table *t, const struct silica_sandbox *s)
     for (size_t i = 0; r == 0 && i < s->label_count; i++)
         r = buf_printf(&labels, "%s%s=%s", i ? "," : "", s->labels[i].key, s->labels[i].value);
     if (r == 0) {
-        const char *cells[] = {s->id, s->state, s->image, created,
-                               used,  memory,   tasks,    s->label_count ? buf_cstr(&labels) : "-"};
+        const char *image = s->image_name ? s->image_name : s->image;
+        const char *cells[] = {s->id, s->state, image, created,
+                               used,  memory,   tasks, s->label_count ? buf_cstr(&labels) : "-"};
         r = table_add(t, cells);
     }
     buf_done(&labels);

@@ -54,6 +54,17 @@ static bool copy_json(const struct json_value *v, char **ret)
     return true;
 }
 
+/* The first string of an array, if there is one. */
+static bool copy_first(const struct json_value *list, char **ret)
+{
+    json_for_each (v, list) {
+        const char *text = json_string(v, NULL);
+        *ret = text ? strdup(text) : NULL;
+        return !text || *ret;
+    }
+    return true;
+}
+
 static int sandbox_read(const struct json_value *v, struct silica_sandbox *ret, struct silica_error *reterr)
 {
     struct silica_sandbox s = {.memory_bytes = -1, .tasks = -1, .sleep_after_ms = -1};
@@ -63,6 +74,7 @@ static int sandbox_read(const struct json_value *v, struct silica_sandbox *ret, 
 
     bool ok = client_copy_member(v, "id", &s.id) && client_copy_member(v, "state", &s.state) &&
               client_copy_member(v, "image", &s.image) &&
+              copy_first(json_get(v, "imageNames"), &s.image_name) &&
               client_copy_member(v, "instanceType", &s.instance_type) &&
               client_copy_member(v, "createdAt", &s.created_at) &&
               client_copy_member(v, "lastUsedAt", &s.last_used_at) &&
@@ -280,7 +292,7 @@ int silica_sandbox_list(struct silica_client *c, struct silica_sandbox_list *ret
 
 void silica_sandbox_done(struct silica_sandbox *s)
 {
-    char *const strings[] = {s->id,         s->state,        s->image, s->instance_type,
+    char *const strings[] = {s->id,         s->state,        s->image, s->image_name, s->instance_type,
                              s->created_at, s->last_used_at, s->json};
     for (size_t i = 0; i < ARRAY_SIZE(strings); i++)
         free(strings[i]);

@@ -154,7 +154,8 @@ struct silica_label {
 struct silica_sandbox {
     char *id;
     char *state;         /* "starting", "running", "frozen", "stopping", "asleep", "destroying" */
-    char *image;         /* these four may be NULL */
+    char *image;         /* its id, or the name of a directory; these five may be NULL */
+    char *image_name;    /* the first of the names it has now; none: it has none */
     char *instance_type; /* none when the limits were given one by one */
     char *created_at;    /* ISO 8601, UTC */
     char *last_used_at;

@@ -52,7 +52,7 @@ static void sleep_done(struct sandbox_wait *w, const struct problem *p)
     else if (op->req && !sb)
         reply_not_found(op->req, op->id);
     else if (op->req)
-        reply_sandbox(op->req, 200, sb);
+        reply_sandbox(op->req, 200, sb, op->g->images);
     free(op);
 }
 
@@ -108,7 +108,7 @@ static void wake_committed(struct sandbox_commit *c, const struct problem *p)
     }
     struct sandbox *sb = op->use.sandbox;
     lifecycle_leave(&op->use); /* this request does not count as one that runs inside */
-    reply_sandbox(op->req, 200, sb);
+    reply_sandbox(op->req, 200, sb, op->g->images);
     wake_free(op);
 }
 

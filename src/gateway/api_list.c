@@ -110,7 +110,7 @@ static void answer(struct listing *l)
     json_put_key(&w, "sandboxes");
     json_array_begin(&w);
     for (size_t i = 0; i < l->count; i++)
-        sandbox_put_json(&w, l->found[i]);
+        sandbox_put_json(&w, l->found[i], l->g->images);
     json_array_end(&w);
     json_member_int(&w, "count", (int64_t)l->count);
     json_object_end(&w);

@@ -41,7 +41,7 @@ static void get_stats(void *arg, const struct keeper_reply *reply, int fd)
     if (sb && reply->error == 0)
         sb->usage = reply->usage;
     if (op->req && sb)
-        reply_sandbox(op->req, 200, sb);
+        reply_sandbox(op->req, 200, sb, op->g->images);
     else if (op->req)
         reply_not_found(op->req, op->id);
     free(op);
@@ -55,7 +55,7 @@ void api_sandbox_get(struct gateway *g, struct http_request *req, const struct r
         return;
     }
     if (sb->state != SANDBOX_RUNNING && sb->state != SANDBOX_FROZEN) {
-        reply_sandbox(req, 200, sb);
+        reply_sandbox(req, 200, sb, g->images);
         return;
     }
     struct get *op = calloc(1, sizeof *op);
@@ -234,7 +234,7 @@ static void put_connected(struct network_wait *w, const struct problem *p)
         return;
     }
     lifecycle_leave(&op->use); /* this request does not count as one that runs inside */
-    reply_sandbox(op->req, op->existed ? 200 : 201, sb);
+    reply_sandbox(op->req, op->existed ? 200 : 201, sb, op->g->images);
     put_free(op);
 }
 

@@ -196,6 +196,15 @@ const struct json_value *image_config(const struct image_info *info)
     return config ? config : info->plain ? root : NULL;
 }
 
+void image_names_write(struct json_writer *w, const struct images *im, const char *id)
+{
+    json_array_begin(w);
+    for (const struct image_name *n = im->names; n; n = n->next)
+        if (strcmp(n->image, id) == 0)
+            json_put_string(w, n->reference);
+    json_array_end(w);
+}
+
 void image_write(struct json_writer *w, const struct images *im, const struct image_info *info,
                  int64_t sandboxes)
 {
@@ -207,11 +216,7 @@ void image_write(struct json_writer *w, const struct images *im, const struct im
         json_member_string(w, "digest", digest);
     }
     json_put_key(w, "names");
-    json_array_begin(w);
-    for (const struct image_name *n = im->names; n; n = n->next)
-        if (strcmp(n->image, info->id) == 0)
-            json_put_string(w, n->reference);
-    json_array_end(w);
+    image_names_write(w, im, info->id);
     json_member_int(w, "size", (int64_t)info->bytes);
     if (sandboxes >= 0)
         json_member_int(w, "sandboxes", sandboxes);

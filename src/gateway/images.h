@@ -43,6 +43,8 @@ const struct image_info *images_first(const struct images *im);
 const struct image_name *images_first_name(const struct images *im);
 /* The "config" of an image: {"env", "workdir", ...}; NULL: it has none. */
 const struct json_value *image_config(const struct image_info *info);
+/* An array of the names that an image has now. */
+void image_names_write(struct json_writer *w, const struct images *im, const char *id);
 /* The IMAGE object of docs/images.md; sandboxes < 0: not told. */
 void image_write(struct json_writer *w, const struct images *im, const struct image_info *info,
                  int64_t sandboxes);

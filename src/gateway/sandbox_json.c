@@ -56,7 +56,7 @@ static void put_usage(struct json_writer *w, const struct keeper_usage *u)
     json_member_int(w, "networkTxBytes", (int64_t)u->network_tx_bytes);
 }
 
-void sandbox_put_json(struct json_writer *w, const struct sandbox *sb)
+void sandbox_put_json(struct json_writer *w, const struct sandbox *sb, const struct images *im)
 {
     static const struct keeper_usage nothing;
     const struct sandbox_config *c = &sb->config;
@@ -66,6 +66,8 @@ void sandbox_put_json(struct json_writer *w, const struct sandbox *sb)
     json_member_string(w, "id", sb->id);
     json_member_string(w, "state", sandbox_state_name(sb->state));
     json_member_string(w, "image", c->image);
+    json_put_key(w, "imageNames");
+    image_names_write(w, im, c->image);
     if (c->instance_type[0])
         json_member_string(w, "instanceType", c->instance_type);
     put_limits(w, &c->limits, &c->reach);
@@ -86,11 +88,11 @@ void sandbox_put_json(struct json_writer *w, const struct sandbox *sb)
     json_object_end(w);
 }
 
-void reply_sandbox(struct http_request *req, int status, const struct sandbox *sb)
+void reply_sandbox(struct http_request *req, int status, const struct sandbox *sb, const struct images *im)
 {
     struct buf out = BUF_INIT(REPLY_MAX_BYTES);
     struct json_writer w;
     json_writer_init(&w, &out);
-    sandbox_put_json(&w, sb);
+    sandbox_put_json(&w, sb, im);
     reply_json(req, status, &w);
 }

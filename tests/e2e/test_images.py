@@ -99,7 +99,8 @@ def test_import_and_run(daemon, box, compression):
                               "cmd": ["a", "b"], "exposedPorts": ["3000/tcp", "53/udp"], "labels": {"team": "blue"}}
     assert [x["digest"] for x in made["layers"]] == ["sha256:" + oci.sha(tiny()), "sha256:" + oci.sha(layer)]
     assert len(made["notes"]) == 2 and made["createdAt"] == "2026-01-02T03:04:05Z" and made["size"] > 4_000_000
-    assert create(daemon, box, "run:1")["image"] == made["id"]
+    shown = create(daemon, box, "run:1")
+    assert shown["image"] == made["id"] and shown["imageNames"] == ["run:1"]
     assert daemon.out(box, "pwd; cat hello; echo $GREETING; id -u; ls /etc").split() == ["/app", "hi", "hello", "1000", "passwd"]
     assert images(daemon)[made["id"]]["sandboxes"] == 1
     # the same archive again is the same image, and nothing is unpacked twice
@@ -224,6 +225,8 @@ def test_a_sandbox_keeps_its_image(daemon, box):
     assert daemon.request("POST", f"/v1/sandbox/{box}/sleep").status == 200
     assert daemon.out(box, "cat /v") == "1"
     assert images(daemon)[first["id"]]["names"] == []
+    shown = daemon.request("GET", f"/v1/sandbox/{box}").json
+    assert shown["image"] == first["id"] and shown["imageNames"] == []  # the name is another one's now
     assert create(daemon, box, "moving:1", status=409)["code"] == "SANDBOX_EXISTS"
 
 
@@ -498,9 +501,9 @@ def test_restart_keeps_images_and_sandboxes(daemon_factory):
 # ------------------------------------------------------------------ the command line
 
 def test_command_line(daemon, box, tmp_path):
-    def cli(*args, code=0, **kw):
+    def cli(*args, code=0, verb=("image",), **kw):
         env = {**os.environ, "SILICA_URL": f"http://127.0.0.1:{daemon.port}", "SILICA_TOKEN": silica.TOKEN, "ASAN_OPTIONS": "detect_leaks=0"}
-        r = subprocess.run([silica.BIN, "image", *args], env=env, capture_output=True, **kw)
+        r = subprocess.run([silica.BIN, *verb, *args], env=env, capture_output=True, **kw)
         assert r.returncode == code, (args, r)
         return r.stdout if kw.get("input") is not None or code == 0 and "export" in args else r.stdout.decode() + r.stderr.decode()
     files = oci.layout([tiny(), oci.tar([oci.entry("cli", "1")])], name="cli:1")
@@ -514,6 +517,8 @@ def test_command_line(daemon, box, tmp_path):
     assert cli("import", "-", "--name", "cli:pipe", input=(tmp_path / "a.tar").read_bytes()).split()[1].decode() == first[1]
     assert "cli:pipe" in cli("ls") and json.loads(cli("ls", "--json"))["count"] >= 2
     create(daemon, box, "cli:1")
+    rows = dict(line.split("\t", 1) for line in cli("ls", verb=()).splitlines())
+    assert rows[box].split("\t")[:2] == ["running", "cli:1"]  # a name, not the id
     daemon.out(box, "echo 2 > /cli")
     made = cli("save", box, "cli:2", "-e", "A=1", "--cmd", "x", "--cmd", "y", "--label", "a=b", "--expose", "80").strip()
     shown = json.loads(cli("inspect", "cli:2"))

@@ -177,8 +177,13 @@ static void print_entry(const struct json_value *v)
     print_cell(json_string(json_get(v, "time"), NULL), 26);
     print_cell(json_string(json_get(v, "verdict"), NULL), 7);
     print_cell(json_string(json_get(v, "event"), NULL), 8);
-    print_cell(json_string(json_get(v, "protocol"), NULL), 5);
-    (void)snprintf(where, sizeof where, port ? "%s:%lld" : "%s", address ? address : "", (long long)port);
+    print_cell(json_string(json_get(v, "protocol"), NULL), 7);
+    bool v6 = address && strchr(address, ':');
+    (void)snprintf(where, sizeof where,
+                   !port ? "%s"
+                   : v6  ? "[%s]:%lld"
+                         : "%s:%lld",
+                   address ? address : "", (long long)port);
     print_cell(where, 23);
     print_cell(name, 0);
     if (json_integer(json_get(v, "bytesSent"), 0, INT64_MAX, &sent) &&

@@ -46,7 +46,9 @@ static int connection_found(const struct nlmsghdr *h, void *arg)
     return 0;
 }
 
-/* Kernels before 5.8 ignore the filter and list everything, so what comes is looked at in any case. */
+/* Kernels before 5.8 ignore the filter and list everything, so what comes is looked at in any case. Of IPv6
+ * everything is listed at once: there the kernel's comparison of addresses is the wrong way round (seen
+ * in 6.18), and would leave out just those that are wanted. */
 static int list(int fd, struct ending *e)
 {
     _Alignas(4) char data[256];
@@ -54,18 +56,17 @@ static int list(int fd, struct ending *e)
     struct nfgenmsg head = {.nfgen_family = family_of(e)};
     nl_init(&b, data, sizeof data);
     nl_begin(&b, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET, NLM_F_DUMP, &head, sizeof head);
-    size_t tuple = nl_nest(&b, CTA_TUPLE_ORIG);
-    size_t ip = nl_nest(&b, CTA_TUPLE_IP);
-    if (ip_is_v4(e->address))
+    if (ip_is_v4(e->address)) {
+        size_t tuple = nl_nest(&b, CTA_TUPLE_ORIG);
+        size_t ip = nl_nest(&b, CTA_TUPLE_IP);
         nl_put_u32(&b, CTA_IP_V4_SRC, ip_v4(e->address));
-    else
-        nl_put(&b, CTA_IP_V6_SRC, e->address->bytes, sizeof e->address->bytes);
-    nl_nest_end(&b, ip);
-    nl_nest_end(&b, tuple);
-    size_t filter = nl_nest(&b, CTA_FILTER);
-    nl_put_u32(&b, CTA_FILTER_ORIG_FLAGS, FILTER_SOURCE);
-    nl_put_u32(&b, CTA_FILTER_REPLY_FLAGS, 0);
-    nl_nest_end(&b, filter);
+        nl_nest_end(&b, ip);
+        nl_nest_end(&b, tuple);
+        size_t filter = nl_nest(&b, CTA_FILTER);
+        nl_put_u32(&b, CTA_FILTER_ORIG_FLAGS, FILTER_SOURCE);
+        nl_put_u32(&b, CTA_FILTER_REPLY_FLAGS, 0);
+        nl_nest_end(&b, filter);
+    }
     int r = nl_dump(fd, &b, connection_found, e);
     return r < 0 ? r : e->deletes.overflow ? -EMSGSIZE : 0;
 }

@@ -11,7 +11,7 @@
 #include "keeper/nft_set.h"
 
 enum {
-    NFT_BOX_BYTES = 16384, /* more than all elements of one sandbox take */
+    NFT_BOX_BYTES = 20480, /* more than all elements of one sandbox take */
     NFT_METERS_MAX = 65535,
     NFT_KEY_MAX = 24,
     NFT_NAME_MAX = 32,

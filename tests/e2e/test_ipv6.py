@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """IPv6 where the operator wants it (catalogue area 12): the rules of test_network.py and test_allowlist.py once more, asserted
 by connections that do or do not arrive."""
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from lab import HOST, SITE, LabDaemon, ns
 from lab_ipv6 import FORBIDDEN6, HOST6, NEIGHBOUR6, OTHER6, SITE6, Lab6, needed
 from lab_names import NAMES, Names
-from silica import BIN, sandbox_processes, wait_for
+from silica import BIN, TOKEN, sandbox_processes, wait_for
 from test_network import dropped, links, table
 
 pytestmark = needed
@@ -249,6 +250,9 @@ def test_lists_pin_what_names_say(lab, names, net):
     assert net.out(box, "getent ahostsv6 six.example | awk '{print $1}' | sort -u").split() == [SITE6]
     wait_for(lambda: logged(net, box, event="open", name="six.example", address=SITE6, port=80), what="a name in the log")
     assert logged(net, box, event="name", name="rebind.example", address=NEIGHBOUR6, reason="a private address")
+    r = subprocess.run([BIN, "net", "log", box], capture_output=True, text=True,
+                       env={**os.environ, "SILICA_URL": f"unix:{net.path}", "SILICA_TOKEN": TOKEN, "ASAN_OPTIONS": "detect_leaks=0"})
+    assert f"[{SITE6}]:80" in r.stdout, r
     # networks, with and without a port; another list closes what the last one opened
     r = allow(net, box, "[2e00:100::8/128]:80", "fd77::/64")
     assert r["network"]["allow"] == ["[2e00:100::8]:80", "fd77::/64"]
@@ -259,6 +263,49 @@ def test_lists_pin_what_names_say(lab, names, net):
         assert reached(net, box, f"tcp {SITE6} 80", f"tcp {NEIGHBOUR6} 80") == wanted
     net.destroy(box)
     assert not re.search(r"elements = \{[^}]*2e00:", table(net))  # nothing of it stays
+
+
+HOLD = f"""python3 -c "
+import socket
+s = socket.socket(10, 2)
+s.settimeout(1)
+s.connect(('{SITE6}', 9000))
+try:
+    while True:
+        s.send(b'?')
+        assert s.recv(9) == b'hello'
+        open('/tmp/beats', 'a').write('.')
+except OSError:
+    open('/tmp/lost', 'w')
+" """
+
+
+def test_connections_that_are_no_longer_allowed_are_cut(net):
+    box, beats = "cut", lambda: int(net.out("cut", "wc -c < /tmp/beats 2>/dev/null || echo 0"))
+    allow(net, box, "six.example", f"{SITE6}", "other.example")
+    net.request("POST", f"/v1/sandbox/{box}/api/process/start", {"command": HOLD, "processId": "hold"})
+    wait_for(lambda: beats() > 1, what="a connection")
+    allow(net, box, f"{SITE6}")
+    count = beats()
+    wait_for(lambda: beats() > count, what="a connection that is still allowed")
+    allow(net, box, "other.example")
+    wait_for(lambda: net.exec(box, "test -e /tmp/lost")["exitCode"] == 0, what="its end", seconds=20)
+    own = ":".join(x.zfill(4) for x in address6(net, box).split(":")[-2:])
+    tracked = lambda: [x for x in net.lab.on_host("cat", "/proc/net/nf_conntrack").splitlines() if f"{own} dst" in x]  # noqa: E731
+    net.request("PUT", f"/v1/sandbox/{box}", {"network": "public"})
+    assert reached(net, box, f"udp {SITE6} 9000") and tracked()
+    net.destroy(box)
+    wait_for(lambda: not tracked(), what="no tracked connection of a sandbox that is gone", seconds=20)
+
+
+def test_bandwidth_is_limited(net):
+    """What is over the limit waits, of whatever family: the link has the limit."""
+    r = net.request("PUT", "/v1/sandbox/slow", {"limits": {"networkBytesPerSecond": "256KiB"}})
+    assert r.status in (200, 201), r.body
+    assert reached(net, "slow", f"tcp {SITE6} 80") == {f"tcp {SITE6} 80"}
+    pid = first_process(net, address6(net, "slow"))
+    assert "tbf" in ns(pid, "tc", "qdisc", "show", "dev", "eth0") and "rate 2097" in ns(pid, "tc", "qdisc", "show", "dev", "eth0")
+    net.destroy("slow")
 
 
 def test_connections_of_both_families_count_together(net):

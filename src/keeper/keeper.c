@@ -73,7 +73,8 @@ static void check_host(struct keeper *k)
     k->host_full = true;
     if (disk < k->config->disk_margin)
         (void)snprintf(k->host_full_why, sizeof k->host_full_why, "the host's disk is nearly full");
-    else if (memory_kib != UINT64_MAX && memory_kib * 1024 < k->config->memory_margin) {
+    else if (failpoint_hit("memory", 0, NULL) < 0 ||
+             (memory_kib != UINT64_MAX && memory_kib * 1024 < k->config->memory_margin)) {
         (void)snprintf(k->host_full_why, sizeof k->host_full_why, "the host's memory is nearly used up");
         kept_release(k, 0); /* not much, but nobody needs it */
     } else if (tasks != UINT64_MAX && tasks > pid_max / 10 * 8)

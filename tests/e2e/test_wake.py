@@ -208,3 +208,20 @@ def test_sleep_and_wake_without_a_pause(daemon_factory):
         sleep(d, "a")
     assert d.out("a", "cat /workspace/f").split() == [str(i) for i in range(15)]
     assert "does not stay mounted" not in d.log()
+
+
+def test_short_memory_lets_go(daemon_factory):
+    d = daemon_factory("wmem", pool=0).start(env={"SILICA_FAIL": "memory:0:2"})  # two looks at the host find enough
+    d.out("a", "echo x > /workspace/f")
+    sleep(d, "a")
+    assert len(images(d)) == 1
+
+    def refused():
+        d.request("DELETE", "/v1/sandbox/b")
+        return d.request("PUT", "/v1/sandbox/b", {}).status == 429
+
+    wait_for(refused, what="the refusal")
+    wait_for(lambda: not images(d), what="the disks' end")
+    d.stop(signal.SIGTERM)
+    d.start()
+    assert d.out("a", "cat /workspace/f") == "x"

@@ -97,7 +97,10 @@ struct settle { /* embedded in a box */
     const struct sandbox *sb;
 };
 void settle_later(struct keeper *k, struct settle *s, const struct sandbox *sb); /* if its disk is young */
-void settle_cancel(struct settle *s); /* fine when there is nothing to cancel */
+bool settle_cancel(
+    struct settle *s); /* true: the disk is young still; fine when there is nothing to cancel */
+void settle_now(struct keeper *k, uint64_t disk, unsigned loop_index,
+                int root_fd); /* which stays the caller's */
 
 /* disks that stay mounted (kept.c) */
 void kept_release(struct keeper *k, size_t leave); /* all but that many, the longest asleep first */

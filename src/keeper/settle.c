@@ -2,8 +2,9 @@
 /* settle.c: ends the youth of the disks of sandboxes that live longer than a moment (see disk.h).
  *
  * The work waits for the real disk, so a worker of its own does it, with a descriptor of its own for the file
- * system: a sandbox that ends meanwhile is unmounted a little later. A keeper that dies in those seconds
- * leaves the disk young; it is flushed when its sandbox goes to sleep. */
+ * system: a sandbox that ends meanwhile is unmounted a little later. A sandbox that goes to sleep in its
+ * first seconds does not wait for it either: its disk is flushed, and settled behind the answer. A keeper
+ * that dies in those seconds leaves the disk young; it is flushed when its sandbox goes to sleep. */
 #include "base/log.h"
 #include "keeper/disk.h"
 #include "keeper/keeper_internal.h"
@@ -38,11 +39,10 @@ static void settle_done(struct job *j)
     free(job);
 }
 
-static void youth_over(struct timer *t)
+void settle_now(struct keeper *k, uint64_t disk, unsigned loop_index, int root_fd)
 {
-    struct settle *s = container_of(t, struct settle, timer);
     struct settle_job *job = calloc(1, sizeof *job);
-    int fd = fcntl(s->sb->disk_fd, F_DUPFD_CLOEXEC, 0);
+    int fd = fcntl(root_fd, F_DUPFD_CLOEXEC, 0);
     if (!job || fd < 0) {
         log_warn("a disk stays without barriers: %s", strerror(job ? errno : ENOMEM));
         free(job);
@@ -50,11 +50,17 @@ static void youth_over(struct timer *t)
         return;
     }
     *job = (struct settle_job){.job = {.run = settle_run, .done = settle_done},
-                               .keeper = s->keeper,
-                               .disk = s->sb->spec.disk,
-                               .loop_index = s->sb->loop_index,
+                               .keeper = k,
+                               .disk = disk,
+                               .loop_index = loop_index,
                                .fd = fd};
-    workers_submit(s->keeper->settlers, &job->job, false);
+    workers_submit(k->settlers, &job->job, false);
+}
+
+static void youth_over(struct timer *t)
+{
+    struct settle *s = container_of(t, struct settle, timer);
+    settle_now(s->keeper, s->sb->spec.disk, s->sb->loop_index, s->sb->disk_fd);
 }
 
 void settle_later(struct keeper *k, struct settle *s, const struct sandbox *sb)
@@ -65,8 +71,10 @@ void settle_later(struct keeper *k, struct settle *s, const struct sandbox *sb)
         loop_timer_start(k->loop, &s->timer, YOUTH_MS, youth_over);
 }
 
-void settle_cancel(struct settle *s)
+bool settle_cancel(struct settle *s)
 {
-    if (s->keeper)
+    bool young = loop_timer_running(&s->timer);
+    if (young)
         loop_timer_stop(s->keeper->loop, &s->timer);
+    return young;
 }

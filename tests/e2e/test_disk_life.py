@@ -29,6 +29,15 @@ def test_a_disk_settles_and_keeps_what_was_written_before(daemon_factory):
     assert "without barriers" not in d.log()
 
 
+def test_a_disk_that_sleeps_young_settles_meanwhile(daemon_factory):
+    d = daemon_factory("dream", pool=0).start()
+    d.out("a", "echo x > /workspace/f")
+    assert d.request("POST", "/v1/sandbox/a/sleep").status == 200
+    wait_for(lambda: settled(loops(d)[0]), 20, "barriers and direct I/O")
+    assert d.out("a", "cat /workspace/f") == "x"
+    assert settled(loops(d)[0]) and "without barriers" not in d.log()
+
+
 def test_sleep_and_destroy_of_a_young_disk(daemon_factory):
     d = daemon_factory("young", pool=0).start()
     for i in range(5):

@@ -318,6 +318,7 @@ static int build_submit(struct box *b, struct error *reterr)
     b->state = BOX_BUSY;
     k->jobs++;
     workers_submit(k->builders, &job->job, true);
+    hasten_start(k);
     return 0;
 }
 

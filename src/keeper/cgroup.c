@@ -240,6 +240,17 @@ static int tree_attach(const struct cgroup *g, const struct cgroup_tree *t, enum
     return cgroup_file_write(t->prefix_fd, procs, value);
 }
 
+void cgroup_host_hasten(const struct cgroup_host *h)
+{
+    /* behind the last number that a process can have, so that the kernel waits, looks and finds nobody */
+    static const char nobody[] = "2147483647";
+    for (size_t i = 0; i < h->tree_count; i++)
+        if (h->trees[i].version == CGROUP_V1 && h->trees[i].controllers) {
+            (void)cgroup_file_write(h->trees[i].prefix_fd, "cgroup.procs", nobody); /* always -ESRCH */
+            return;
+        }
+}
+
 int cgroup_attach(struct cgroup *g, pid_t pid, struct error *reterr)
 {
     if (pid <= 0) /* the kernel would take 0 for the keeper itself */

@@ -34,6 +34,11 @@ struct kept { /* boxes whose disk stays mounted while they sleep, see kept.c */
     struct timer expiry; /* of the oldest */
 };
 
+struct hasten { /* see hasten.c */
+    struct job job;
+    bool under_way;
+};
+
 struct keeper {
     const struct keeper_config *config;
     struct loop *loop;
@@ -55,6 +60,7 @@ struct keeper {
     unsigned next_slot; /* where the search for a free one begins */
     struct pool pool;
     struct kept kept;
+    struct hasten hasten;
     struct source gateway; /* our end of the socketpair */
     int gateway_fd;
     struct outgoing *outbox, **outbox_last; /* replies that wait for room in the socket */
@@ -119,6 +125,9 @@ void keeper_image_save_refuse(struct keeper *k, const struct keeper_request *q, 
 
 /* volumes (keeper_volume.c) */
 void volume_request(struct keeper *k, const struct keeper_request *q);
+
+/* starts that somebody waits for (hasten.c) */
+void hasten_start(struct keeper *k); /* one was submitted: call it behind that */
 
 /* pool (pool.c) */
 void pool_refill(struct keeper *k);

@@ -45,26 +45,33 @@ def state(daemon, sandbox):
 def thaw_and_wake(host):
     report, rounds = host.report, host.amount(100, 20)
     daemon = host.special_daemon("life", POOL, ["--freeze-after", "100ms"])
-    me = Caller(daemon)
+    bare = host.special_daemon("bare", 0, ["--kept-disks", "0", "--uid-base", str(0x64000000)])  # as if all had slept for long
+    me, other = Caller(daemon), Caller(bare)
     other_size = json.dumps({"limits": {"memory": "900MiB"}})  # the pool has none of it
-    cold, made, warm, thawed, woken = [], [], [], [], []
+    cold, made, warm, thawed, slept, woken, late = [], [], [], [], [], [], []
     for i in range(rounds):
         name = f"life-{i}"
         cold.append(me.true(name))
         warm.append(min(me.true(name) for _ in range(3)))
         host.silica.wait_for(lambda: state(daemon, name) == "frozen", 20)
         thawed.append(me.true(name))
-        me.call("POST", f"{name}/sleep")
+        slept.append(me.call("POST", f"{name}/sleep"))
         woken.append(me.true(name))
         me.call("DELETE", name)
+        other.true(name)
+        other.call("POST", f"{name}/sleep")
+        late.append(other.true(name))
+        other.call("DELETE", name)
         made.append(me.call("PUT", f"made-{i}", other_size) + me.true(f"made-{i}"))
         me.call("DELETE", f"made-{i}")
-    report.times("One command (`true`) by the state of its sandbox", {"running": warm, "frozen": thawed, "asleep": woken,
-                                                                       "unknown, from the pool": cold, "unknown, made for it": made}, "running")
+    report.times("One command (`true`) by the state of its sandbox", {"running": warm, "frozen": thawed, "asleep, disk kept": woken,
+                                                                       "asleep, disk let go": late, "unknown, from the pool": cold, "unknown, made for it": made}, "running")
     report.target("thaw: more than warm, p50", percentile(thawed, 50) - percentile(warm, 50), 1.0)
+    report.times("Putting a sandbox to sleep", {"until answered": slept}, "until answered")
     report.note("what sleeps has a disk of its own, which no prepared sandbox has: waking makes everything but the disk")
     report.target("wake from sleep: x cold start without the pool", percentile(woken, 50) / percentile(made, 50), 1.0, "x")
     daemon.cleanup()
+    bare.cleanup()
 
 
 def burst(host):

@@ -161,7 +161,7 @@ int auth_check(struct auth *a, const struct http_header *headers, size_t count, 
 bool auth_in_headers(struct auth *a, const struct http_header *headers, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (strcasecmp(headers[i].name, "Authorization") != 0)
+        if (!http_name_equal(headers[i].name, "Authorization"))
             continue;
         const char *presented = bearer_token(headers[i].value);
         if (presented && tokens_find(a->tokens, presented))

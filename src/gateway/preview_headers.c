@@ -51,7 +51,7 @@ bool preview_headers_to_service(const struct http_header *headers, size_t count,
     for (size_t i = 0; i < count; i++) {
         const char *name = headers[i].name;
         if (http_is_hop(&hops, name) || http_name_in(not_to_service, ARRAY_SIZE(not_to_service), name) ||
-            (origin->hide_authorization && strcasecmp(name, "Authorization") == 0))
+            (origin->hide_authorization && http_name_equal(name, "Authorization")))
             continue;
         if (!proxy_headers_add(ret, name, headers[i].value))
             return false;
@@ -126,8 +126,8 @@ bool preview_headers_from_service(const struct http_header *headers, size_t coun
     for (size_t i = 0; i < count; i++) {
         const char *name = headers[i].name, *value = headers[i].value;
         if (http_is_hop(&hops, name) || http_name_in(not_from_service, ARRAY_SIZE(not_from_service), name) ||
-            (strcasecmp(name, "Set-Cookie") == 0 && !cookie_ok(value, host)) ||
-            (strcasecmp(name, "Strict-Transport-Security") == 0 && !hsts_ok(value)))
+            (http_name_equal(name, "Set-Cookie") && !cookie_ok(value, host)) ||
+            (http_name_equal(name, "Strict-Transport-Security") && !hsts_ok(value)))
             continue;
         if (!proxy_headers_add(ret, name, value))
             return false;

@@ -18,11 +18,18 @@
 #include "base/error.h"
 #include "net/loop.h"
 
+#include <strings.h>
+
 struct http_header {
     const char *name;
     const char *value;
 };
 
+/* Whether two names are the same: case does not matter, and the first letter decides nearly always. */
+static inline bool http_name_equal(const char *a, const char *b)
+{
+    return ((a[0] ^ b[0]) & ~0x20) == 0 && strcasecmp(a, b) == 0;
+}
 /* Case-insensitive look-up in a header list: the first value or NULL; and how often the name occurs. */
 const char *http_header_find(const struct http_header *headers, size_t count, const char *name);
 size_t http_header_occurs(const struct http_header *headers, size_t count, const char *name);

@@ -16,12 +16,12 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 enum {
     READ_FIRST = 4 * 1024, /* most answers fit */
     READ_PIECE = 64 * 1024,
+    HEAD_USUAL = 1000,
     INTERIM_MAX = 8, /* 1xx responses in front of the final one */
     SEND_HIGH = 256 * 1024,
     SEND_LOW = 64 * 1024,
@@ -192,16 +192,6 @@ static bool target_valid(const char *s)
     return true;
 }
 
-static int put_header(struct buf *b, const char *name, const char *value)
-{
-    int r = buf_puts(b, name);
-    if (r == 0)
-        r = buf_append(b, ": ", 2);
-    if (r == 0)
-        r = buf_puts(b, value);
-    return r == 0 ? buf_append(b, "\r\n", 2) : r;
-}
-
 static int build_head(struct buf *b, const char *method, const char *target,
                       const struct http_header *headers, size_t count, int64_t content_length)
 {
@@ -212,12 +202,10 @@ static int build_head(struct buf *b, const char *method, const char *target,
         (r = buf_puts(b, " HTTP/1.1\r\n")) < 0)
         return r;
     for (size_t i = 0; i < count; i++) {
-        if (!http_token_valid(headers[i].name) || !http_text_valid(headers[i].value))
-            return -EINVAL;
-        if (strcasecmp(headers[i].name, "content-length") == 0 ||
-            strcasecmp(headers[i].name, "transfer-encoding") == 0)
+        if (http_name_equal(headers[i].name, "content-length") ||
+            http_name_equal(headers[i].name, "transfer-encoding"))
             continue; /* the framing is ours */
-        if ((r = put_header(b, headers[i].name, headers[i].value)) < 0)
+        if ((r = http_put_header(b, headers[i].name, headers[i].value)) < 0)
             return r;
     }
     bool usually_has_body =
@@ -225,7 +213,7 @@ static int build_head(struct buf *b, const char *method, const char *target,
     if (content_length < 0)
         r = buf_puts(b, "Transfer-Encoding: chunked\r\n");
     else if (content_length > 0 || usually_has_body)
-        r = buf_printf(b, "Content-Length: %lld\r\n", (long long)content_length);
+        r = http_put_length(b, (uint64_t)content_length);
     return r < 0 ? r : buf_append(b, "\r\n", 2);
 }
 
@@ -258,6 +246,7 @@ int http_client_send(struct http_client *c, const char *method, const char *targ
     int r = build_head(&b, method, target, headers, count, content_length);
     if (r < 0) {
         buf_done(&b);
+    (void)buf_reserve(&b, HEAD_USUAL); /* once instead of growing; without it there is the growing */
         return r;
     }
     c->ops = ops;
@@ -269,7 +258,7 @@ int http_client_send(struct http_client *c, const char *method, const char *targ
     c->body_left = content_length > 0 ? (uint64_t)content_length : 0;
     c->sent = content_length == 0;
     for (size_t i = 0; i < count; i++)
-        if (strcasecmp(headers[i].name, "connection") == 0 && http_list_has(headers[i].value, "close"))
+        if (http_name_equal(headers[i].name, "connection") && http_list_has(headers[i].value, "close"))
             c->keep = false;
     http_parser_reset(&c->parser);
     http_parser_expect(&c->parser, method);
@@ -279,7 +268,8 @@ int http_client_send(struct http_client *c, const char *method, const char *targ
     buf_done(&b);
     if (r < 0)
         send_failed(c, r);
-    client_touch(c);
+    if (r < 0 || !outq_empty(&c->out) || !(c->source.events & EPOLLIN))
+        client_touch(c); /* otherwise the answer is all there is to wait for */
     return 0;
 }
 

@@ -2,8 +2,6 @@
 /* http_hop.c: see http_hop.h. */
 #include "net/http_hop.h"
 
-#include <strings.h>
-
 static const char *const always[] = {
     "Connection",
     "Content-Length",
@@ -20,8 +18,8 @@ static const char *const always[] = {
 
 bool http_name_in(const char *const *names, size_t count, const char *name)
 {
-    for (size_t i = 0; i < count; i++) /* the first letter decides nearly always */
-        if (((names[i][0] ^ name[0]) & ~0x20) == 0 && strcasecmp(names[i], name) == 0)
+    for (size_t i = 0; i < count; i++)
+        if (http_name_equal(names[i], name))
             return true;
     return false;
 }
@@ -35,10 +33,10 @@ bool http_is_hop(const struct http_hops *h, const char *name)
 {
     if (http_name_in(always, ARRAY_SIZE(always), name))
         return true;
-    if (!h->connection || strcasecmp(name, "Host") == 0) /* Host is the message's, whatever Connection says */
+    if (!h->connection || http_name_equal(name, "Host")) /* Host is the message's, whatever Connection says */
         return false;
     for (size_t i = 0; i < h->count; i++)
-        if (strcasecmp(h->headers[i].name, "Connection") == 0 && http_list_has(h->headers[i].value, name))
+        if (http_name_equal(h->headers[i].name, "Connection") && http_list_has(h->headers[i].value, name))
             return true;
     return false;
 }

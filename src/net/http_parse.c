@@ -16,36 +16,6 @@ enum state { STATE_HEAD, STATE_BODY, STATE_OVER };
  * LINE_CR   only an LF may follow */
 enum scan_state { SCAN_START, SCAN_START_CR, SCAN_LINE, SCAN_LINE_CR };
 
-/* RFC 9110's tchar */
-static const bool token_table[256] = {
-    ['!'] = 1, ['#'] = 1, ['$'] = 1, ['%'] = 1,         ['&'] = 1,         ['\''] = 1,
-    ['*'] = 1, ['+'] = 1, ['-'] = 1, ['.'] = 1,         ['^'] = 1,         ['_'] = 1,
-    ['`'] = 1, ['|'] = 1, ['~'] = 1, ['0' ... '9'] = 1, ['A' ... 'Z'] = 1, ['a' ... 'z'] = 1,
-};
-
-bool http_is_token(unsigned char c)
-{
-    return token_table[c];
-}
-
-bool http_token_valid(const char *s)
-{
-    if (!*s)
-        return false;
-    while (*s)
-        if (!http_is_token((unsigned char)*s++))
-            return false;
-    return true;
-}
-
-bool http_text_valid(const char *s)
-{
-    while (*s)
-        if (!http_is_text((unsigned char)*s++))
-            return false;
-    return true;
-}
-
 void http_parser_init(struct http_parser *p, enum http_kind kind, const struct http_limits *limits)
 {
     *p = (struct http_parser){.kind = (uint8_t)kind, .limits = limits};
@@ -87,8 +57,8 @@ static int scan(struct http_parser *p, const char *data, size_t n, size_t *ret_e
 
     for (size_t i = p->scanned; i < n;) {
         if (p->scan_state == SCAN_LINE) { /* the many bytes that decide nothing */
-            while (i < n && http_is_text((unsigned char)data[i]) && i != p->line_start)
-                i++;
+            if (i != p->line_start)
+                i += http_text_span(data + i, n - i);
             if (!p->lines && i - p->line_start > line_max) {
                 (void)bad(p, request ? 414 : 431, "the first line is too long");
                 return -1;

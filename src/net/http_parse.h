@@ -12,6 +12,7 @@
 
 #include "net/http.h"
 #include "net/http_chunked.h"
+#include "net/http_line.h"
 
 enum http_kind { HTTP_KIND_REQUEST, HTTP_KIND_RESPONSE };
 
@@ -71,12 +72,3 @@ enum http_event http_parser_next(struct http_parser *p, const char *data, size_t
 enum http_event http_parser_eof(struct http_parser *p);
 /* True when a message has begun and is not complete. */
 bool http_parser_midway(const struct http_parser *p);
-
-/* Bytes of tokens (names, methods), and of values and reasons: printable, space, tab, 8-bit. */
-bool http_is_token(unsigned char c);
-static inline bool http_is_text(unsigned char c)
-{
-    return (c >= 0x20 && c != 0x7f) || c == '\t';
-}
-bool http_token_valid(const char *s);
-bool http_text_valid(const char *s);

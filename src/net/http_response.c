@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -43,24 +42,6 @@ static const char *date_now(struct http_server *s)
     return s->date;
 }
 
-static char *format_number(char *end, uint64_t v, unsigned base)
-{
-    do
-        *--end = "0123456789abcdef"[v % base];
-    while (v /= base);
-    return end;
-}
-
-static int put_header(struct buf *b, const char *name, const char *value)
-{
-    int r = buf_puts(b, name);
-    if (r == 0)
-        r = buf_append(b, ": ", 2);
-    if (r == 0)
-        r = buf_puts(b, value);
-    return r == 0 ? buf_append(b, "\r\n", 2) : r;
-}
-
 static int put_status(struct buf *b, int status)
 {
     if (status == 200) /* most of them */
@@ -68,17 +49,10 @@ static int put_status(struct buf *b, int status)
     return buf_printf(b, "HTTP/1.1 %d %s\r\n", status, http_status_text(status));
 }
 
-static int put_length(struct buf *b, uint64_t n)
-{
-    char digits[24], *end = digits + sizeof digits - 1;
-    *end = '\0';
-    return put_header(b, "Content-Length", format_number(end, n, 10));
-}
-
 static bool is_framing(const char *name)
 {
-    return strcasecmp(name, "content-length") == 0 || strcasecmp(name, "transfer-encoding") == 0 ||
-           strcasecmp(name, "connection") == 0 || strcasecmp(name, "keep-alive") == 0;
+    return http_name_equal(name, "content-length") || http_name_equal(name, "transfer-encoding") ||
+           http_name_equal(name, "connection") || http_name_equal(name, "keep-alive");
 }
 
 /* The common headers and the date, except those that the handler gives itself. */
@@ -89,9 +63,9 @@ static int put_own_headers(struct http_server *s, struct buf *b, const struct ht
     int r = 0;
     for (size_t i = 0; i < s->config.common_count && r == 0 && !bare; i++)
         if (!http_header_find(headers, count, common[i].name))
-            r = put_header(b, common[i].name, common[i].value);
+            r = http_put_header(b, common[i].name, common[i].value);
     if (s->config.send_date && r == 0 && !http_header_find(headers, count, "Date"))
-        r = put_header(b, "Date", date_now(s));
+        r = http_put_header(b, "Date", date_now(s));
     return r;
 }
 
@@ -101,10 +75,8 @@ static int put_headers(struct buf *b, const struct http_header *headers, size_t 
 {
     for (size_t i = 0; i < count; i++) {
         const char *name = headers[i].name, *value = headers[i].value;
-        if (!http_token_valid(name) || !http_text_valid(value))
-            return -EINVAL;
         if (is_framing(name)) {
-            if (strcasecmp(name, "connection") != 0)
+            if (!http_name_equal(name, "connection"))
                 continue;
             if (http_list_has(value, "close"))
                 *close_after = true;
@@ -112,7 +84,7 @@ static int put_headers(struct buf *b, const struct http_header *headers, size_t 
                 *ret_connection = value;
             continue;
         }
-        int r = put_header(b, name, value);
+        int r = http_put_header(b, name, value);
         if (r < 0)
             return r;
     }
@@ -146,7 +118,7 @@ static int put_framing(struct conn *c, struct buf *b, int status, int64_t conten
     int r = 0;
     if (status != 204 && status != 304) {
         if (content_length >= 0)
-            r = put_length(b, (uint64_t)content_length);
+            r = http_put_length(b, (uint64_t)content_length);
         else if (c->req.minor)
             r = buf_puts(b, "Transfer-Encoding: chunked\r\n");
     }
@@ -155,7 +127,7 @@ static int put_framing(struct conn *c, struct buf *b, int status, int64_t conten
     else if (!connection && !c->req.minor)
         connection = "keep-alive";
     if (connection && r == 0)
-        r = put_header(b, "Connection", connection);
+        r = http_put_header(b, "Connection", connection);
     return r == 0 ? buf_append(b, "\r\n", 2) : r;
 }
 
@@ -198,7 +170,8 @@ static int put_refusal(struct http_server *s, int status, const char *reason, bo
         r = buf_printf(&body, "%s\n", reason);
     }
     if (r == 0 && (r = put_status(b, status)) == 0 && (r = put_own_headers(s, b, NULL, 0, false)) == 0 &&
-        (r = put_header(b, "Content-Type", type)) == 0 && (r = put_length(b, buf_len(&body))) == 0 &&
+        (r = http_put_header(b, "Content-Type", type)) == 0 &&
+        (r = http_put_length(b, buf_len(&body))) == 0 &&
         (r = buf_puts(b, "Connection: close\r\n\r\n")) == 0 && with_body && buf_len(&body))
         r = buf_append(b, buf_data(&body), buf_len(&body));
     buf_done(&body);
@@ -322,7 +295,7 @@ static bool write_pieces(struct conn *c, const struct iovec *data, int count)
         c->answer_left -= n;
     } else if (c->answer == ANSWER_CHUNKED) {
         memcpy(end - 2, "\r\n", 2);
-        char *start = format_number(end - 2, n, 16);
+        char *start = http_format_number(end - 2, n, 16);
         iov[k++] = (struct iovec){start, (size_t)(end - start)};
     }
     for (int i = 0; i < count; i++)
@@ -330,8 +303,10 @@ static bool write_pieces(struct conn *c, const struct iovec *data, int count)
     if (c->answer == ANSWER_CHUNKED)
         iov[k++] = (struct iovec){(void *)"\r\n", 2};
 
-    int r = outq_len(&c->out) + n < HTTP_SEND_NOW ? outq_put(&c->out, iov, k)
-                                                  : outq_send(&c->out, c->source.fd, iov, k);
+    /* the last piece goes out with what waits, without being copied */
+    bool complete = c->answer == ANSWER_LENGTH && !c->answer_left;
+    int r = !complete && outq_len(&c->out) + n < HTTP_SEND_NOW ? outq_put(&c->out, iov, k)
+                                                               : outq_send(&c->out, c->source.fd, iov, k);
     if (r < 0)
         c->broken = true;
     conn_touch(c);
@@ -389,7 +364,7 @@ void http_response_sendfile(struct http_request *req, int fd, uint64_t offset, u
     if (c->answer == ANSWER_CHUNKED) {
         char size[24], *end = size + sizeof size;
         memcpy(end - 2, "\r\n", 2);
-        char *start = format_number(end - 2, n, 16);
+        char *start = http_format_number(end - 2, n, 16);
         struct iovec iov = {start, (size_t)(end - start)};
         r = outq_put(&c->out, &iov, 1);
     }

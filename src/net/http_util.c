@@ -9,7 +9,7 @@
 const char *http_header_find(const struct http_header *headers, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
-        if (strcasecmp(headers[i].name, name) == 0)
+        if (http_name_equal(headers[i].name, name))
             return headers[i].value;
     return NULL;
 }
@@ -18,7 +18,7 @@ size_t http_header_occurs(const struct http_header *headers, size_t count, const
 {
     size_t n = 0;
     for (size_t i = 0; i < count; i++)
-        n += strcasecmp(headers[i].name, name) == 0;
+        n += http_name_equal(headers[i].name, name);
     return n;
 }
 

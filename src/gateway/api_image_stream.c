@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { PIECE = 64 * 1024 };
+enum { WAITING_MAX = 256 * 1024 };
 #define IMPORT_MAX (UINT64_C(1) << 42) /* the worker's own limit comes first */
 
 struct image_stream {
@@ -61,7 +61,7 @@ static struct image_stream *stream_new(struct gateway *g, struct http_request *r
     s->g = g;
     s->req = req;
     s->source.fd = -1;
-    s->waiting.limit = 4 * PIECE;
+    s->waiting.limit = WAITING_MAX;
     req->user = s;
     req->on_gone = stream_gone;
     return s;
@@ -274,9 +274,9 @@ static void export_finish(struct image_stream *s)
 static void export_ready(struct source *source, uint32_t events)
 {
     struct image_stream *s = container_of(source, struct image_stream, source);
-    char piece[PIECE];
+    char *piece = loop_scratch(s->g->loop);
     (void)events;
-    ssize_t n = recv(s->source.fd, piece, sizeof piece, MSG_DONTWAIT);
+    ssize_t n = recv(s->source.fd, piece, LOOP_SCRATCH, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) { /* whether it is complete, the keeper says */

@@ -2,7 +2,7 @@
 /* byte_tunnel.c: see byte_tunnel.h.
  *
  * Theory of operation
- * Bytes are read into memory on the stack of the event and sent at once. What the receiver does not take is
+ * Bytes are read into the loop's scratch memory and sent at once. What the receiver does not take is
  * kept (at most one read per direction), and nothing more is read for it until it is gone: the slower side
  * stops the faster one. An end of one side is passed on when everything before it is, and the other direction
  * goes on. Descriptors may be shared with an enemy who makes them blocking, so every call says MSG_DONTWAIT.
@@ -14,7 +14,10 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-enum { PIECE = 64 * 1024, ROUNDS = 8 }; /* per event */
+enum { ROUNDS = 8 }; /* per event */
+
+/* An end that comes together with the last bytes must be told of: see loop_again. */
+#define INPUT_EVENTS ((uint32_t)EPOLLIN | (uint32_t)EPOLLRDHUP)
 
 struct side {
     struct byte_tunnel *tunnel;
@@ -118,16 +121,16 @@ static bool input_wanted(struct side *s)
     return !s->read_end && !buf_len(&other(s)->out) && !loop_timer_running(&other(s)->debt);
 }
 
-/* From one side to the other, a bounded amount. */
+/* From one side to the other, a bounded amount. 1: there may be more to read. */
 static int pump(struct side *from)
 {
-    char piece[PIECE];
+    char *piece = loop_scratch(from->tunnel->loop);
     struct side *to = other(from);
     for (int i = 0; i < ROUNDS && input_wanted(from); i++) {
-        ssize_t n = recv(from->fd, piece, sizeof piece, MSG_DONTWAIT);
+        ssize_t n = recv(from->fd, piece, LOOP_SCRATCH, MSG_DONTWAIT);
         if (n == 0) {
             from->read_end = true;
-            break;
+            return 0;
         }
         if (n < 0 && errno == EINTR)
             continue;
@@ -143,10 +146,10 @@ static int pump(struct side *from)
         int64_t wait_ms = to->pace ? pace_spend(to->pace, (size_t)n, from->tunnel->used_us) : 0;
         if (wait_ms)
             loop_timer_start(from->tunnel->loop, &to->debt, wait_ms, debt_paid);
-        if (n < (ssize_t)sizeof piece)
-            break; /* most likely all there is: the loop tells when more comes */
+        if (n < LOOP_SCRATCH)
+            return 0; /* all there is: the loop tells when more comes */
     }
-    return 0;
+    return input_wanted(from);
 }
 
 /* Passes an end on, and asks for the events that matter. */
@@ -156,7 +159,9 @@ static int settle_side(struct side *s)
         s->write_shut = true;
         (void)shutdown(s->fd, SHUT_WR); /* who is gone already need not be told */
     }
-    uint32_t events = (input_wanted(s) ? EPOLLIN : 0) | (buf_len(&s->out) ? EPOLLOUT : 0);
+    uint32_t events = (input_wanted(s) ? INPUT_EVENTS : 0) | (buf_len(&s->out) ? (uint32_t)EPOLLOUT : 0);
+    if (events)
+        events |= EPOLLET;
     if (s->source.fd >= 0)
         loop_mod(s->tunnel->loop, &s->source, events);
     else if (events)
@@ -181,17 +186,23 @@ static void side_ready(struct source *source, uint32_t events)
 {
     struct side *s = container_of(source, struct side, source);
     struct byte_tunnel *t = s->tunnel;
+    const uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+    bool again = false;
     int r = 0;
     if (events & EPOLLOUT)
         r = flush(s);
-    if (r == 0 && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-        if (input_wanted(s))
+    if (r == 0 && events & (EPOLLIN | ends)) {
+        if (input_wanted(s)) {
             r = pump(s);
-        else if (events & EPOLLERR || (events & EPOLLHUP && s->read_end && buf_len(&s->out)))
+            again = r > 0 || (events & ends && !s->read_end);
+        } else if (events & EPOLLERR || (events & EPOLLHUP && s->read_end && buf_len(&s->out))) {
             r = -ECONNRESET; /* nobody is left to take what waits */
-        else if (events & EPOLLHUP)
-            loop_del(t->loop, &s->source); /* it would be reported again and again; settle adds it again */
+        } else if (events & EPOLLHUP) {
+            loop_del(t->loop, &s->source); /* nothing can be done about it now; settle adds it again */
+        }
     }
+    if (again && r >= 0)
+        loop_again(t->loop, source);
     settle(t, r);
 }
 
@@ -208,7 +219,8 @@ struct byte_tunnel *byte_tunnel_new(const struct byte_tunnel_config *config)
         struct side *s = &t->sides[i];
         s->tunnel = t;
         s->source.fd = s->fd = -1;
-        if (loop_add(t->loop, &s->source, config->fds[i], EPOLLIN | EPOLLOUT, side_ready) < 0) {
+        if (loop_add(t->loop, &s->source, config->fds[i], INPUT_EVENTS | EPOLLOUT | EPOLLET, side_ready) <
+            0) {
             loop_del(t->loop, &t->sides[0].source);
             free(t);
             return NULL;
@@ -219,7 +231,7 @@ struct byte_tunnel *byte_tunnel_new(const struct byte_tunnel_config *config)
         s->fd = config->fds[i];
         s->out = config->firsts[i];
         s->pace = config->pace[i];
-        s->out.limit = MAX(s->out.limit, (size_t)PIECE);
+        s->out.limit = MAX(s->out.limit, (size_t)LOOP_SCRATCH);
         (void)setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* not being TCP is fine */
     }
     if (!config->patient)

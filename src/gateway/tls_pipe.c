@@ -95,7 +95,7 @@ static ssize_t send_inner(struct tls_pipe *p, const char *data, size_t n)
 /* Decrypts while the inner side takes it. */
 static int pump_in(struct tls_pipe *p)
 {
-    char piece[PIECE];
+    char *piece = loop_scratch(p->loop);
     size_t waiting = buf_len(&p->to_inner);
     if (waiting) {
         ssize_t sent = send_inner(p, buf_data(&p->to_inner), waiting);
@@ -104,7 +104,7 @@ static int pump_in(struct tls_pipe *p)
         buf_consume(&p->to_inner, (size_t)sent);
     }
     for (int i = 0; i < ROUNDS && !buf_len(&p->to_inner) && !p->outer_end; i++) {
-        int n = SSL_read(p->ssl, piece, sizeof piece);
+        int n = SSL_read(p->ssl, piece, PIECE);
         if (n <= 0) {
             int r = tls_outcome(p, n);
             p->outer_end = r == 1;
@@ -136,10 +136,10 @@ static int flush_out(struct tls_pipe *p)
 
 static int pump_out(struct tls_pipe *p)
 {
-    char piece[PIECE];
+    char *piece = loop_scratch(p->loop);
     int r = flush_out(p);
     for (int i = 0; i < ROUNDS && r == 0 && !buf_len(&p->to_outer) && !p->inner_end; i++) {
-        ssize_t n = recv(p->inner_fd, piece, sizeof piece, MSG_DONTWAIT);
+        ssize_t n = recv(p->inner_fd, piece, PIECE, MSG_DONTWAIT);
         if (n < 0)
             return errno == EAGAIN || errno == EINTR ? 0 : -errno;
         if (n == 0)

@@ -19,8 +19,6 @@
 #include <sys/socket.h>
 
 enum {
-    READ_FIRST = 4 * 1024, /* most answers fit */
-    READ_PIECE = 64 * 1024,
     HEAD_USUAL = 1000,
     INTERIM_MAX = 8, /* 1xx responses in front of the final one */
     SEND_HIGH = 256 * 1024,
@@ -35,6 +33,9 @@ enum {
  * LOST      nothing more can be done with the connection */
 enum state { IDLE, HEAD, BODY, UPGRADED, LOST };
 
+/* An end that comes together with the last bytes must be told of: see loop_again. */
+#define INPUT_EVENTS ((uint32_t)EPOLLIN | (uint32_t)EPOLLRDHUP)
+
 struct http_client {
     struct loop *loop;
     struct source source;
@@ -42,7 +43,7 @@ struct http_client {
     struct http_parser parser;
     struct outq out;
     struct buf in;  /* received, not yet parsed */
-    const char *rx; /* what is left of c->in while it is being parsed */
+    const char *rx; /* what is being parsed: in `in` or in the loop's scratch */
     size_t rx_len;
     const struct http_client_ops *ops;
     void *user;
@@ -65,7 +66,7 @@ static const struct http_limits limits = {.line_bytes = 8192, .head_bytes = 6553
 
 static void client_ready(struct source *s, uint32_t events);
 static void client_settle(struct http_client *c);
-static void client_parse(struct http_client *c);
+static void client_parse(struct http_client *c, const char *data, size_t n);
 
 /* ------------------------------------------------------------------ life */
 
@@ -86,7 +87,7 @@ static void later_run(struct deferred *d)
 {
     struct http_client *c = container_of(d, struct http_client, later);
     client_enter(c);
-    client_parse(c);
+    client_parse(c, NULL, 0);
     client_leave(c);
 }
 
@@ -120,11 +121,11 @@ int http_client_new(struct loop *loop, int fd, struct http_client **ret, struct 
     c->fd = fd;
     c->source.fd = -1;
     c->keep = true;
-    c->in = BUF_INIT(limits.head_bytes + READ_PIECE);
+    c->in = BUF_INIT(limits.head_bytes + LOOP_SCRATCH);
     outq_init(&c->out);
     http_parser_init(&c->parser, HTTP_KIND_RESPONSE, &limits);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* not being TCP is fine */
-    int r = loop_add(loop, &c->source, fd, EPOLLIN, client_ready);
+    int r = loop_add(loop, &c->source, fd, INPUT_EVENTS | EPOLLET, client_ready);
     if (r < 0) {
         free(c);
         return error_sys(reterr, -r, "use a connection");
@@ -243,10 +244,10 @@ int http_client_send(struct http_client *c, const char *method, const char *targ
     if (!http_client_reusable(c))
         return -ENOTCONN;
     struct buf b = BUF_INIT(1024 * 1024);
+    (void)buf_reserve(&b, HEAD_USUAL); /* once instead of growing; without it there is the growing */
     int r = build_head(&b, method, target, headers, count, content_length);
     if (r < 0) {
         buf_done(&b);
-    (void)buf_reserve(&b, HEAD_USUAL); /* once instead of growing; without it there is the growing */
         return r;
     }
     c->ops = ops;
@@ -409,11 +410,23 @@ static void client_eof(struct http_client *c)
     }
 }
 
-/* Parses what waits in c->in. */
-static void client_parse(struct http_client *c)
+static void read_failed(struct http_client *c, int err)
 {
-    size_t n = buf_len(&c->in);
-    c->rx = n ? buf_data(&c->in) : "";
+    c->read_end = c->read_failed = true;
+    if (!c->failure)
+        c->failure = err;
+    client_eof(c);
+}
+
+/* Parses data, or what waits in c->in when data is NULL. */
+static void client_parse(struct http_client *c, const char *data, size_t n)
+{
+    bool kept = !data;
+    if (kept) {
+        n = buf_len(&c->in);
+        data = n ? buf_data(&c->in) : "";
+    }
+    c->rx = data;
     c->rx_len = n;
     c->parsing = true;
     while (parse_step(c))
@@ -421,8 +434,13 @@ static void client_parse(struct http_client *c)
     c->parsing = false;
     if (c->freed)
         return;
-    buf_consume(&c->in, n - c->rx_len);
-    if (c->state != BODY && !buf_len(&c->in))
+    if (kept) {
+        buf_consume(&c->in, n - c->rx_len);
+    } else if (buf_append(&c->in, c->rx, c->rx_len) < 0) {
+        read_failed(c, -ENOMEM);
+        return;
+    }
+    if (!buf_len(&c->in))
         buf_done(&c->in); /* who only waits needs no memory */
     if (c->read_end && !c->paused)
         client_eof(c);
@@ -433,35 +451,24 @@ static bool input_wanted(const struct http_client *c)
     return c->state == IDLE || ((c->state == HEAD || c->state == BODY) && !c->paused);
 }
 
-static void read_failed(struct http_client *c, int err)
+/* True when there may be more. */
+static bool client_receive(struct http_client *c)
 {
-    c->read_end = c->read_failed = true;
-    if (!c->failure)
-        c->failure = err;
-    client_eof(c);
-}
-
-static void client_receive(struct http_client *c)
-{
-    size_t room = c->state == BODY ? READ_PIECE : READ_FIRST;
-    char *p = buf_reserve(&c->in, room);
-    if (!p) {
+    char *scratch = loop_scratch(c->loop);
+    ssize_t n = recv(c->fd, scratch, LOOP_SCRATCH, MSG_DONTWAIT);
+    if (n > 0 && c->state == IDLE) {
+        client_eof(c); /* bytes that belong to no request: as good as closed */
+    } else if (n > 0 && !buf_len(&c->in)) {
+        client_parse(c, scratch, (size_t)n);
+    } else if (n > 0 && buf_append(&c->in, scratch, (size_t)n) < 0) {
         read_failed(c, -ENOMEM);
-        return;
-    }
-    ssize_t n = recv(c->fd, p, room, MSG_DONTWAIT);
-    if (n > 0) {
-        buf_commit(&c->in, (size_t)n);
-        if (c->state == IDLE)
-            client_eof(c); /* bytes that belong to no request: as good as closed */
-        else
-            client_parse(c);
-    } else if (n == 0) {
-        c->read_end = true;
-        client_parse(c);
+    } else if (n >= 0) {
+        c->read_end = n == 0;
+        client_parse(c, NULL, 0);
     } else if (errno != EAGAIN && errno != EINTR) {
         read_failed(c, -errno);
     }
+    return n == LOOP_SCRATCH || (n < 0 && errno == EINTR);
 }
 
 static void client_settle(struct http_client *c)
@@ -479,32 +486,39 @@ static void client_settle(struct http_client *c)
     bool wanted = input_wanted(c) && !c->read_end;
     if (c->source.fd < 0 && !wanted)
         return; /* given up by client_ready */
-    uint32_t events = 0;
+    uint32_t events = EPOLLET;
     if (wanted || c->source.events & EPOLLIN)
-        events |= EPOLLIN;
+        events |= INPUT_EVENTS;
     if (c->out.blocked)
         events |= EPOLLOUT;
-    if (c->source.fd >= 0)
+    if (c->source.fd >= 0 && c->out.spent && c->source.events == events)
+        loop_again(c->loop, &c->source);
+    else if (c->source.fd >= 0)
         loop_mod(c->loop, &c->source, events);
     else if (loop_add(c->loop, &c->source, c->fd, events, client_ready) < 0)
         read_failed(c, -ENOMEM);
+    c->out.spent = false;
 }
 
 static void client_ready(struct source *s, uint32_t events)
 {
     struct http_client *c = container_of(s, struct http_client, source);
+    const uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+    bool again = false;
     client_enter(c);
     if (events & EPOLLOUT && !outq_empty(&c->out))
         client_flush(c);
     else if (events & EPOLLOUT)
         c->out.blocked = false;
-    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+    if (events & (EPOLLIN | ends)) {
         if (input_wanted(c) && !c->read_end)
-            client_receive(c);
+            again = client_receive(c) || events & ends;
         else if (events & (EPOLLHUP | EPOLLERR))
-            loop_del(c->loop, &c->source); /* it would be reported again and again */
+            loop_del(c->loop, &c->source); /* nothing can be done about it before input is wanted */
         else
-            loop_mod(c->loop, &c->source, c->source.events & ~(uint32_t)EPOLLIN);
+            loop_mod(c->loop, &c->source, c->source.events & ~INPUT_EVENTS);
     }
+    if (again && !c->freed)
+        loop_again(c->loop, s);
     client_leave(c);
 }

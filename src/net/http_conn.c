@@ -2,7 +2,7 @@
 /* http_conn.c: one connection of the server: its events, its time limits, reading requests and their bodies.
  *
  * Theory of operation
- * Bytes are read into the server's scratch memory and parsed there. What cannot be used yet (half a head, a
+ * Bytes are read into the loop's scratch memory and parsed there. What cannot be used yet (half a head, a
  * pipelined request, a body whose reader has paused) is kept in c->in, and nothing more is read until it is
  * used up. So a connection that waits owns no buffers, and one that is stuck owns little more than one read.
  * Callbacks are made only from here, below conn_enter: from an event, a timer or the deferred conn_later.
@@ -279,12 +279,16 @@ static void update_deadline(struct conn *c)
 
 static void update_events(struct conn *c)
 {
-    uint32_t events = c->eof ? 0 : EPOLLRDHUP;
+    uint32_t events = EPOLLET | (c->eof ? 0 : (uint32_t)EPOLLRDHUP);
     if (c->lingering || input_wanted(c) || c->source.events & EPOLLIN)
         events |= EPOLLIN;
     if (c->out.blocked)
         events |= EPOLLOUT;
-    loop_mod(c->server->loop, &c->source, events);
+    if (c->out.spent && c->source.events == events)
+        loop_again(c->server->loop, &c->source);
+    else
+        loop_mod(c->server->loop, &c->source, events);
+    c->out.spent = false;
 }
 
 static void flush(struct conn *c)
@@ -509,10 +513,11 @@ static void conn_eof(struct conn *c)
         c->closing = true;
 }
 
-static void conn_receive(struct conn *c)
+/* True when there may be more. */
+static bool conn_receive(struct conn *c)
 {
-    char *scratch = c->server->scratch;
-    ssize_t n = recv(c->source.fd, scratch, HTTP_READ_PIECE, MSG_DONTWAIT);
+    char *scratch = loop_scratch(c->server->loop);
+    ssize_t n = recv(c->source.fd, scratch, LOOP_SCRATCH, MSG_DONTWAIT);
     if (n == 0) {
         conn_eof(c);
     } else if (n < 0) {
@@ -525,15 +530,17 @@ static void conn_receive(struct conn *c)
     } else {
         conn_parse(c, NULL, 0);
     }
+    return n == LOOP_SCRATCH || (n < 0 && errno == EINTR);
 }
 
-static void linger_receive(struct conn *c)
+static bool linger_receive(struct conn *c)
 {
-    ssize_t n = recv(c->source.fd, c->server->scratch, HTTP_READ_PIECE, MSG_DONTWAIT);
+    ssize_t n = recv(c->source.fd, loop_scratch(c->server->loop), LOOP_SCRATCH, MSG_DONTWAIT);
     if (n > 0)
         c->discarded += (size_t)n;
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || c->discarded > HTTP_LINGER_BYTES)
         conn_close(c);
+    return n == LOOP_SCRATCH || (n < 0 && errno == EINTR);
 }
 
 static bool answer_streams(const struct conn *c)
@@ -563,6 +570,8 @@ static void unwanted(struct conn *c, uint32_t events)
 static void conn_ready(struct source *source, uint32_t events)
 {
     struct conn *c = container_of(source, struct conn, source);
+    const uint32_t ends = EPOLLRDHUP | EPOLLHUP;
+    bool again = false;
     conn_enter(c);
     if (events & EPOLLERR) {
         conn_gone(c);
@@ -570,14 +579,16 @@ static void conn_ready(struct source *source, uint32_t events)
     }
     if (events & EPOLLOUT)
         flush(c);
-    if (!c->dead && events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP)) {
+    if (!c->dead && events & (EPOLLIN | ends)) {
         if (c->lingering)
-            linger_receive(c);
+            again = linger_receive(c) || events & ends;
         else if (input_wanted(c))
-            conn_receive(c);
+            again = conn_receive(c) || events & ends;
         else
             unwanted(c, events);
     }
+    if (again && !c->dead)
+        loop_again(c->server->loop, source);
     conn_leave(c);
 }
 
@@ -588,12 +599,12 @@ int conn_new(struct http_server *s, int fd, struct peer *peer, const char *name)
         return -ENOMEM;
     c->server = s;
     c->source.fd = -1;
-    c->in = BUF_INIT(s->config.limits.head_bytes + HTTP_READ_PIECE);
+    c->in = BUF_INIT(s->config.limits.head_bytes + LOOP_SCRATCH);
     c->body = BUF_INIT(SIZE_MAX);
     outq_init(&c->out);
     http_parser_init(&c->parser, HTTP_KIND_REQUEST, &s->config.limits);
     (void)snprintf(c->req.peer, sizeof c->req.peer, "%s", name);
-    int r = loop_add(s->loop, &c->source, fd, EPOLLIN | EPOLLRDHUP, conn_ready);
+    int r = loop_add(s->loop, &c->source, fd, EPOLLIN | EPOLLRDHUP | EPOLLET, conn_ready);
     if (r < 0) {
         free(c);
         return r;

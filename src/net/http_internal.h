@@ -9,7 +9,6 @@
 #include "net/outq.h"
 
 enum {
-    HTTP_READ_PIECE = 64 * 1024,  /* one recv, and so the largest piece of a body */
     HTTP_DISCARD_MAX = 64 * 1024, /* of a body nobody wants, to keep the connection */
     HTTP_LINGER_BYTES = 4 * 1024 * 1024,
     HTTP_LINGER_MS = 2000,
@@ -34,7 +33,6 @@ struct http_server {
     size_t conn_count;
     uint64_t collected; /* bytes in the bodies of all connections */
     size_t refs;        /* the owner's and one per connection whose memory lives */
-    char *scratch;      /* HTTP_READ_PIECE bytes: what is being parsed; only one connection at a time is */
     struct buf head;    /* the response head being built */
     struct peer *peers[HTTP_PEER_BUCKETS];
     uint64_t peer_seed[2];
@@ -65,7 +63,7 @@ struct conn {
     struct http_parser parser;
     struct http_head *head; /* of req */
     struct buf in;          /* received, not yet parsed */
-    const char *rx;         /* what is being parsed: in `in` or in the server's scratch */
+    const char *rx;         /* what is being parsed: in `in` or in the loop's scratch */
     size_t rx_len;
     struct outq out;
     int64_t deadline_us; /* 0: none; the timer may be set to an earlier time */

@@ -56,7 +56,7 @@ static void collect_data(struct http_request *req, const char *data, size_t n)
         c->crowded = true;
         return;
     }
-    if (!buf_len(&c->body) && req->content_length > 0 && req->content_length <= HTTP_READ_PIECE)
+    if (!buf_len(&c->body) && req->content_length > 0 && req->content_length <= LOOP_SCRATCH)
         (void)buf_reserve(&c->body, (size_t)req->content_length); /* most bodies: one allocation */
     if (buf_append(&c->body, data, n) < 0)
         c->too_large = true;

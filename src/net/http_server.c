@@ -124,7 +124,7 @@ static void turn_away(struct http_server *s, int fd)
     if (b)
         (void)send(fd, buf_data(b), buf_len(b), MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(fd, SHUT_WR);
-    (void)recv(fd, s->scratch, HTTP_READ_PIECE,
+    (void)recv(fd, loop_scratch(s->loop), LOOP_SCRATCH,
                MSG_DONTWAIT); /* unread bytes would turn the close into a reset */
     (void)close(fd);
 }
@@ -320,16 +320,11 @@ int http_server_new(const struct http_server_config *config, struct http_server 
             return error_set(reterr, EINVAL, "a common header of the HTTP server is malformed");
 
     struct http_server *s = calloc(1, sizeof *s);
-    char *scratch = malloc(HTTP_READ_PIECE);
-    if (!s || !scratch) {
-        free(s);
-        free(scratch);
+    if (!s)
         return error_sys(reterr, ENOMEM, "make the HTTP server");
-    }
     s->config = *config;
     s->loop = config->loop;
     s->refs = 1;
-    s->scratch = scratch;
     s->head = BUF_INIT(HTTP_HEAD_OUT_MAX);
     s->date_second = -1;
     s->spare_fd = spare_open();
@@ -348,7 +343,6 @@ void http_server_unref(struct http_server *s)
     if (--s->refs)
         return;
     buf_done(&s->head);
-    free(s->scratch);
     free(s);
 }
 

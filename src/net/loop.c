@@ -13,7 +13,12 @@
 #include <string.h>
 #include <sys/signalfd.h>
 
-enum { BATCH = 64, SIGNALS_MAX = 8, TIMERS_FIRST = 64 };
+enum {
+    BATCH = 64,
+    SIGNALS_MAX = 8,
+    TIMERS_FIRST = 64,
+    SOON_US = 100 * 1000, /* a deadline that is farther away may be late by the time a batch takes */
+};
 
 struct signal_entry {
     int sig;
@@ -25,6 +30,7 @@ struct loop {
     int epfd;
     bool stop;
     int64_t now_us;
+    char *scratch;
     struct epoll_event batch[BATCH];
     int batch_len, batch_pos;
     struct timer **heap;
@@ -39,23 +45,23 @@ struct loop {
 
 int loop_new(struct loop **ret, struct error *reterr)
 {
-    struct loop *l = calloc(1, sizeof *l);
-    if (!l)
+    auto_free struct loop *l = calloc(1, sizeof *l);
+    auto_free char *scratch = malloc(LOOP_SCRATCH);
+    /* here it can be told that there is no memory for timers */
+    auto_free struct timer **heap = calloc(TIMERS_FIRST, sizeof(struct timer *));
+    if (!l || !scratch || !heap)
         return error_sys(reterr, ENOMEM, "make the event loop");
+    l->epfd = epoll_create1(EPOLL_CLOEXEC);
+    if (l->epfd < 0)
+        return error_sys(reterr, errno, "make the event loop");
+    l->scratch = take_ptr(scratch);
+    l->heap = take_ptr(heap);
     l->heap_cap = TIMERS_FIRST;
-    l->heap = calloc(l->heap_cap, sizeof(struct timer *)); /* here it can be told that there is no memory */
-    l->epfd = l->heap ? epoll_create1(EPOLL_CLOEXEC) : -1;
-    if (l->epfd < 0) {
-        int r = error_sys(reterr, l->heap ? errno : ENOMEM, "make the event loop");
-        free(l->heap);
-        free(l);
-        return r;
-    }
     l->deferred_last = &l->deferred_first;
     l->signal_source.fd = -1;
     (void)sigemptyset(&l->signal_set);
     l->now_us = clock_mono_us();
-    *ret = l;
+    *ret = take_ptr(l);
     return 0;
 }
 
@@ -67,6 +73,7 @@ void loop_free(struct loop *l)
         (void)close(l->signal_source.fd);
     (void)close(l->epfd);
     free(l->heap);
+    free(l->scratch);
     free(l);
 }
 
@@ -82,13 +89,23 @@ int loop_add(struct loop *l, struct source *s, int fd, uint32_t events,
     return 0;
 }
 
-void loop_mod(struct loop *l, struct source *s, uint32_t events)
+static void ask(struct loop *l, struct source *s, uint32_t events)
 {
-    if (s->fd < 0 || s->events == events)
-        return;
     struct epoll_event ev = {.events = events, .data.ptr = s};
     if (epoll_ctl(l->epfd, EPOLL_CTL_MOD, s->fd, &ev) == 0)
         s->events = events;
+}
+
+void loop_mod(struct loop *l, struct source *s, uint32_t events)
+{
+    if (s->fd >= 0 && s->events != events)
+        ask(l, s, events);
+}
+
+void loop_again(struct loop *l, struct source *s)
+{
+    if (s->fd >= 0)
+        ask(l, s, s->events);
 }
 
 void loop_del(struct loop *l, struct source *s)
@@ -235,13 +252,20 @@ int64_t loop_now_us(struct loop *l)
     return l->now_us;
 }
 
+char *loop_scratch(struct loop *l)
+{
+    return l->scratch;
+}
+
 static int wait_ms(struct loop *l, int timeout_ms)
 {
     if (l->deferred_first)
         return 0;
     if (!l->heap_len)
         return timeout_ms;
-    int64_t left_us = l->heap[0]->deadline_us - clock_mono_us();
+    int64_t left_us = l->heap[0]->deadline_us - l->now_us;
+    if (left_us < SOON_US)
+        left_us = l->heap[0]->deadline_us - clock_mono_us();
     int64_t ms = left_us <= 0 ? 0 : MIN((left_us + 999) / 1000, (int64_t)3600000);
     return timeout_ms < 0 ? (int)ms : (int)MIN(ms, (int64_t)timeout_ms);
 }

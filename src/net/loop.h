@@ -39,6 +39,13 @@ int loop_add(struct loop *l, struct source *s, int fd, uint32_t events,
              void (*ready)(struct source *s, uint32_t events));
 void loop_mod(struct loop *l, struct source *s, uint32_t events); /* no system call when nothing changes */
 void loop_del(struct loop *l, struct source *s);                  /* fine when not added */
+/* For a source with EPOLLET, which is told of what comes and not of what is still there: tells what is there
+ * once more. Without EPOLLET the kernel looks at every reported descriptor again before it waits, to find in
+ * nearly all cases that it has been emptied. So whoever reads a descriptor in pieces asks for EPOLLET and
+ * EPOLLRDHUP, and calls this after a read that filled its buffer or met EPOLLRDHUP, EPOLLHUP or EPOLLERR
+ * (an end behind the bytes), and when it stops writing before the descriptor is full. Asking for other events
+ * by loop_mod does the same. */
+void loop_again(struct loop *l, struct source *s);
 
 void loop_timer_start(struct loop *l, struct timer *t, int64_t delay_ms, void (*fired)(struct timer *t));
 void loop_timer_stop(struct loop *l, struct timer *t); /* fine when stopped */
@@ -54,6 +61,11 @@ void loop_undefer(struct loop *l, struct deferred *d);
 int loop_signal(struct loop *l, int sig, void (*fired)(int sig, void *arg), void *arg, struct error *reterr);
 
 int64_t loop_now_us(struct loop *l); /* time of the current batch */
+
+/* Memory for whoever reads from a descriptor in its `ready`: his until that returns, then the next one's. So
+ * connections that wait own no buffers, and what was just received is warm in the cache. */
+enum { LOOP_SCRATCH = 64 * 1024 };
+char *loop_scratch(struct loop *l);
 
 /* Runs until loop_stop. 0, or -errno when epoll itself fails. */
 int loop_run(struct loop *l);

@@ -189,7 +189,7 @@ static int flush_file(struct outq *q, int fd, size_t *budget)
 int outq_flush(struct outq *q, int fd)
 {
     size_t budget = FLUSH_MAX;
-    q->blocked = false;
+    q->blocked = q->spent = false;
     while (!q->blocked && !outq_empty(q) && budget) {
         size_t n = MIN(buf_len(&q->first), budget);
         if (n) {
@@ -207,9 +207,9 @@ int outq_flush(struct outq *q, int fd)
                 return r;
         }
     }
-    if (!outq_empty(q))
-        q->blocked = true; /* the budget is spent: the descriptor is still writable and will say so */
-    else
+    q->spent = !q->blocked && !outq_empty(q);
+    q->blocked |= q->spent;
+    if (outq_empty(q))
         buf_done(&q->first);
     return 0;
 }

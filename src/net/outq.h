@@ -19,6 +19,7 @@ struct outq {
     uint64_t file_offset, file_left;
     int file_fd; /* -1: no file */
     bool blocked;
+    bool spent; /* blocked only because one flush has a limit: the socket may be writable still */
 };
 
 void outq_init(struct outq *q);

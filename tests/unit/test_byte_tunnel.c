@@ -138,3 +138,35 @@ TEST(byte_tunnel_ends_when_nobody_takes_what_waits)
     CHECK_INT(s.done, 1);
     scene_end(&s);
 }
+
+/* More than one event may take, and the end behind it, all there before the tunnel looks for the first time.
+ */
+TEST(byte_tunnel_much_at_once_and_the_end_behind_it)
+{
+    enum { N = 100 * 1000 };
+    struct scene s;
+    static char sent[N], got[N];
+    size_t there = 0, n = 0;
+    scene_begin(&s, "", "");
+    for (size_t i = 0; i < N; i++)
+        sent[i] = (char)(i * 7 + i / 251);
+    while (there < N) {
+        ssize_t r = send(s.ends[0], sent + there, N - there, 0);
+        if (r <= 0)
+            break;
+        there += (size_t)r;
+    }
+    CHECK(there > 64 * 1024);
+    CHECK_INT(shutdown(s.ends[0], SHUT_WR), 0);
+    bool end = false;
+    for (int i = 0; i < 1000 && !end; i++) {
+        run(&s);
+        ssize_t r = recv(s.ends[1], got + n, MIN(sizeof got - n, (size_t)10000), 0);
+        end = r == 0;
+        n += (size_t)MAX(r, (ssize_t)0);
+    }
+    CHECK(end);
+    CHECK_INT(n, there);
+    CHECK(memcmp(got, sent, n) == 0);
+    scene_end(&s);
+}

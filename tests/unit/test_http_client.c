@@ -630,3 +630,41 @@ TEST(http_client_and_server)
     http_server_free(server);
     finish(&p);
 }
+
+/* A head and more than one read of a body, all there before the client looks, and the end right behind it. */
+TEST(http_client_much_at_once_and_the_end_behind_it)
+{
+    struct peer p;
+    static char bytes[100 * 1000];
+    begin(&p);
+    get(&p, "GET");
+    memset(bytes, 'x', sizeof bytes);
+    PEER_SEND(&p, "HTTP/1.0 200 OK\r\n\r\n");
+    CHECK(peer_send(&p, bytes, sizeof bytes));
+    close_fd(&p.fd);
+    STEP_UNTIL(NULL, ends == 1);
+    CHECK_INT(last_end, 0);
+    CHECK_INT(buf_len(&body), sizeof bytes);
+    finish(&p);
+}
+
+/* What came while nobody wanted it is there when somebody does, with its end. */
+TEST(http_client_end_while_paused)
+{
+    struct peer p;
+    begin(&p);
+    get(&p, "GET");
+    pause_in_data = true;
+    PEER_SEND(&p, "HTTP/1.0 200 OK\r\n\r\none");
+    STEP_UNTIL(&p, buf_len(&body) == 3);
+    PEER_SEND(&p, " two");
+    CHECK_INT(shutdown(p.fd, SHUT_WR), 0);
+    loop_settle();
+    CHECK_INT(ends, 0);
+    pause_in_data = false;
+    http_client_resume(client);
+    STEP_UNTIL(&p, ends == 1);
+    CHECK_INT(last_end, 0);
+    CHECK_STREQ(buf_cstr(&body), "one two");
+    finish(&p);
+}

@@ -420,3 +420,38 @@ TEST(loop_now_is_the_time_of_the_batch)
     loop_free(loop);
     loop_free(NULL);
 }
+
+static void one_byte(struct source *s, uint32_t events)
+{
+    char c;
+    calls++;
+    if (events & EPOLLIN)
+        CHECK_INT(read(s->fd, &c, 1), 1);
+    note(c);
+}
+
+/* With EPOLLET what is left is not told of by itself, and loop_again tells of it. */
+TEST(loop_again_tells_of_what_is_left)
+{
+    int ends[2];
+    struct source s = {.fd = -1};
+    REQUIRE(begin() && pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+    CHECK_INT(write(ends[1], "abc", 3), 3);
+    CHECK_INT(loop_add(loop, &s, ends[0], EPOLLIN | EPOLLET, one_byte), 0);
+    CHECK_INT(loop_step(loop, 0), 1);
+    CHECK_INT(loop_step(loop, 0), 0);
+    loop_again(loop, &s);
+    CHECK_INT(loop_step(loop, 0), 1);
+    CHECK_INT(loop_step(loop, 0), 0);
+    loop_mod(loop, &s, EPOLLET); /* not wanted for a while */
+    loop_mod(loop, &s, EPOLLIN | EPOLLET);
+    CHECK_INT(loop_step(loop, 0), 1);
+    CHECK_STREQ(trace, "abc");
+    loop_again(loop, &s); /* nothing is there */
+    CHECK_INT(loop_step(loop, 0), 0);
+    loop_del(loop, &s);
+    loop_again(loop, &s); /* fine when not added */
+    close_fd(&ends[0]);
+    close_fd(&ends[1]);
+    loop_free(loop);
+}

@@ -170,3 +170,31 @@ TEST(outq_departed_reader_is_an_error_and_no_signal)
     CHECK_INT(outq_flush(&q, ends[0]), -EPIPE); /* sendfile raises SIGPIPE, which must not get through */
     finish();
 }
+
+TEST(outq_one_flush_is_bounded_and_says_so)
+{
+    enum { N = 4 << 20 };
+    auto_close int out = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    REQUIRE(begin());
+    struct iovec a = text("a");
+    CHECK_INT(outq_put(&q, &a, 1), 0);
+    CHECK_INT(outq_flush(&q, ends[0]), 0);
+    CHECK(!q.blocked && !q.spent);
+    /* a reader that always takes more: only the bound ends the flush */
+    int fd = file_with("");
+    REQUIRE(out >= 0 && fd >= 0 && ftruncate(fd, N) == 0);
+    CHECK_INT(outq_put_file(&q, fd, 0, N), 0);
+    CHECK_INT(outq_flush(&q, out), 0);
+    CHECK(q.blocked && q.spent && !outq_empty(&q));
+    for (int i = 0; i < 100 && !outq_empty(&q); i++)
+        CHECK_INT(outq_flush(&q, out), 0);
+    CHECK(outq_empty(&q) && !q.blocked && !q.spent);
+    /* one that takes nothing: the descriptor tells when that changes */
+    fd = file_with("");
+    REQUIRE(fd >= 0 && ftruncate(fd, N) == 0);
+    CHECK_INT(outq_put_file(&q, fd, 0, N), 0);
+    for (int i = 0; i < 100 && (!q.blocked || q.spent); i++)
+        CHECK_INT(outq_flush(&q, ends[0]), 0);
+    CHECK(q.blocked && !q.spent);
+    finish();
+}

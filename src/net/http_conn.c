@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_conn.c: one connection of the server: its events, its time limits, reading requests and their bodies.
+/* http_conn.c: one connection of the server: its events, reading requests and their bodies.
  *
  * Theory of operation
  * Bytes are read into the loop's scratch memory and parsed there. What cannot be used yet (half a head, a
@@ -17,16 +17,15 @@
 
 static void conn_parse(struct conn *c, const char *data, size_t n);
 static void conn_settle(struct conn *c);
-static void timer_fired(struct timer *t);
 
 /* ------------------------------------------------------------------ life */
 
-static void conn_enter(struct conn *c)
+void conn_enter(struct conn *c)
 {
     c->busy++;
 }
 
-static void conn_leave(struct conn *c)
+void conn_leave(struct conn *c)
 {
     if (!c->dead && c->busy == 1)
         conn_settle(c);
@@ -129,31 +128,7 @@ void conn_touch(struct conn *c)
         conn_later(c);
 }
 
-/* ------------------------------------------------------------------ time */
-
-static void arm(struct conn *c)
-{
-    struct loop *l = c->server->loop;
-    int64_t left_us = c->deadline_us - loop_now_us(l);
-    loop_timer_start(l, &c->timer, MAX(left_us, (int64_t)0) / 1000 + 1, timer_fired);
-}
-
-/* The timer is not moved when the deadline moves back (every request does that): it fires early and is set
- * again. */
-static void set_deadline(struct conn *c, enum conn_timing timing, int64_t ms)
-{
-    if (c->timing == (uint8_t)timing)
-        return;
-    c->timing = (uint8_t)timing;
-    c->deadline_us = timing == TIMING_NONE ? 0 : loop_now_us(c->server->loop) + ms * 1000;
-    if (c->deadline_us && (!loop_timer_running(&c->timer) || c->timer.deadline_us > c->deadline_us))
-        arm(c);
-    if (timing == TIMING_IDLE || timing == TIMING_HEAD)
-        http_server_renew(c->server, c);
-}
-
-/* The message is bad, or too slow: an answer if it is not too late for one, then the end. */
-static void conn_bad(struct conn *c, int status, const char *reason, int err)
+void conn_bad(struct conn *c, int status, const char *reason, int err)
 {
     bool late = c->active && http_response_begun(&c->req);
     c->told = true; /* whatever the handler answers from now on is dropped */
@@ -174,50 +149,9 @@ static void conn_bad(struct conn *c, int status, const char *reason, int err)
         request_free(c);
 }
 
-static void timed_out(struct conn *c)
-{
-    const struct http_limits *limits = &c->server->config.limits;
-    switch ((enum conn_timing)c->timing) {
-    case TIMING_HEAD:
-        conn_bad(c, 408, "the request took too long to arrive", -ETIMEDOUT);
-        break;
-    case TIMING_BODY:
-        if (!c->active)
-            conn_close(c);
-        else if (c->window_got < limits->body_min_bps * (uint64_t)limits->body_grace_ms / 1000)
-            conn_bad(c, 408, "the request body arrives too slowly", -ETIMEDOUT);
-        else
-            c->timing = TIMING_NONE; /* fast enough: conn_settle opens the next window */
-        c->window_got = 0;
-        c->window_left_us = 0;
-        break;
-    case TIMING_IDLE:
-    case TIMING_STALL:
-    case TIMING_LINGER:
-        conn_close(c);
-        break;
-    case TIMING_NONE:
-        break;
-    }
-}
-
-static void timer_fired(struct timer *t)
-{
-    struct conn *c = container_of(t, struct conn, timer);
-    if (!c->deadline_us)
-        return;
-    if (c->deadline_us > loop_now_us(c->server->loop)) {
-        arm(c);
-        return;
-    }
-    conn_enter(c);
-    timed_out(c);
-    conn_leave(c);
-}
-
 /* ------------------------------------------------------------------ the state after an event */
 
-static bool body_wanted(const struct conn *c)
+bool conn_body_wanted(const struct conn *c)
 {
     return !c->active || (c->reading && !c->paused && !c->body_ended && !c->too_large);
 }
@@ -230,7 +164,7 @@ static bool input_wanted(const struct conn *c)
     case INPUT_HEAD:
         return !c->out.blocked && c->out.file_fd < 0 && !c->parser.head;
     case INPUT_BODY:
-        return body_wanted(c);
+        return conn_body_wanted(c);
     case INPUT_DONE:
         break;
     }
@@ -244,37 +178,6 @@ static void linger(struct conn *c)
     buf_done(&c->in);
     if (c->read_end || shutdown(c->source.fd, SHUT_WR) < 0)
         conn_close(c);
-}
-
-/* Time during which the handler does not want to read does not count against the sender. */
-static void update_body_deadline(struct conn *c)
-{
-    const struct http_limits *limits = &c->server->config.limits;
-    if (body_wanted(c) && (limits->body_min_bps || !c->active)) {
-        int64_t ms = c->window_left_us ? c->window_left_us / 1000 : limits->body_grace_ms;
-        set_deadline(c, TIMING_BODY, ms);
-        return;
-    }
-    if (c->timing == TIMING_BODY)
-        c->window_left_us = MAX(c->deadline_us - loop_now_us(c->server->loop), (int64_t)1);
-    set_deadline(c, TIMING_NONE, 0);
-}
-
-static void update_deadline(struct conn *c)
-{
-    const struct http_limits *limits = &c->server->config.limits;
-    if (c->lingering)
-        set_deadline(c, TIMING_LINGER, HTTP_LINGER_MS);
-    else if (!c->active && !outq_empty(&c->out))
-        set_deadline(c, TIMING_STALL, limits->idle_timeout_ms);
-    else if (c->input == INPUT_BODY)
-        update_body_deadline(c);
-    else if (c->active)
-        set_deadline(c, TIMING_NONE, 0);
-    else if (http_parser_midway(&c->parser))
-        set_deadline(c, TIMING_HEAD, limits->head_timeout_ms);
-    else
-        set_deadline(c, TIMING_IDLE, limits->idle_timeout_ms);
 }
 
 static void update_events(struct conn *c)
@@ -330,7 +233,7 @@ static void conn_settle(struct conn *c)
         return;
     if (c->waiting && (input_wanted(c) || (c->parser.head && outq_empty(&c->out))))
         conn_later(c);
-    update_deadline(c);
+    conn_update_deadline(c);
     update_events(c);
 }
 
@@ -613,6 +516,6 @@ int conn_new(struct http_server *s, int fd, struct peer *peer, const char *name)
     http_server_remember(s, c);
     s->conn_count++;
     s->refs++;
-    update_deadline(c);
+    conn_update_deadline(c);
     return 0;
 }

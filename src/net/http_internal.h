@@ -2,7 +2,7 @@
 /* http_internal.h: what the files of the HTTP server share: the server and its connections.
  *
  * http_server.c accepts and counts, http_conn.c lives through a connection's events and parses requests,
- * http_request.c and http_response.c are the handler's side. */
+ * http_deadline.c ends what takes too long, http_request.c and http_response.c are the handler's side. */
 #pragma once
 
 #include "net/http_parse.h"
@@ -120,6 +120,17 @@ void conn_later(struct conn *c); /* look at the connection after the batch of ev
 void conn_touch(struct conn *c); /* something changed outside of an event: look at it after the batch */
 void conn_request_over(struct conn *c); /* the answer is complete: on to the next request, or the end */
 void conn_stop(struct conn *c); /* closes it now if it is idle, else after the request it is busy with */
+
+/* Whoever calls the handler does it between these two: the memory stays, and leaving looks at what changed.
+ */
+void conn_enter(struct conn *c);
+void conn_leave(struct conn *c);
+/* The message is bad, or too slow: an answer if it is not too late for one, then the end. */
+void conn_bad(struct conn *c, int status, const char *reason, int err);
+bool conn_body_wanted(const struct conn *c); /* somebody takes the body's bytes, or they are thrown away */
+
+/* http_deadline.c */
+void conn_update_deadline(struct conn *c); /* after an event */
 
 /* http_response.c */
 /* Sends an answer of the server's own and closes behind it. */

@@ -285,7 +285,7 @@ static bool may_try_again(const struct preview *p, int err)
         return false;
     if (err == -EPIPE)
         return true;
-    if (err != -ECONNRESET || clock_mono_us() - p->moved_us > STALE_US)
+    if (err != -ECONNRESET || loop_now_us(p->g->loop) - p->moved_us > STALE_US)
         return false;
     for (size_t i = 0; i < ARRAY_SIZE(harmless); i++)
         if (strcmp(p->req->method, harmless[i]) == 0)
@@ -408,7 +408,7 @@ static void try_send(struct preview *p)
         refuse(p, &problem);
         return;
     }
-    p->moved_us = clock_mono_us();
+    moved(p);
     loop_timer_start(p->g->loop, &p->timer, p->g->preview_timeout_ms, timer_fired);
     if (p->streaming) {
         http_request_read_resume(req);
@@ -472,7 +472,9 @@ static void miss(struct gateway *g, struct http_request *req)
 static void serve(struct gateway *g, struct http_request *req, struct exposed_port *e)
 {
     struct problem problem;
-    struct preview *p = calloc(1, sizeof *p);
+    struct preview *p = malloc(sizeof *p); /* not calloc: see http_head_read */
+    if (p)
+        *p = (struct preview){0};
     if (!p || !port_user_add(e, &p->user)) {
         (void)problem_set(&problem, 503, "PREVIEW_BUSY", "this preview serves %d requests already",
                           PORT_USERS_MAX);

@@ -25,10 +25,14 @@ struct http_header {
     const char *value;
 };
 
-/* Whether two names are the same: case does not matter, and the first letter decides nearly always. */
+/* Whether two names are the same; case does not matter. Nearly always one of the first letters tells that
+ * they are not, and that is found out here. */
 static inline bool http_name_equal(const char *a, const char *b)
 {
-    return ((a[0] ^ b[0]) & ~0x20) == 0 && strcasecmp(a, b) == 0;
+    size_t i = 0;
+    while (a[i] && b[i] && ((a[i] ^ b[i]) & ~0x20) == 0)
+        i++;
+    return !a[i] && !b[i] && strcasecmp(a, b) == 0;
 }
 /* Case-insensitive look-up in a header list: the first value or NULL; and how often the name occurs. */
 const char *http_header_find(const struct http_header *headers, size_t count, const char *name);

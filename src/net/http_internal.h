@@ -8,6 +8,8 @@
 #include "net/http_parse.h"
 #include "net/outq.h"
 
+#include <time.h>
+
 enum {
     HTTP_DISCARD_MAX = 64 * 1024, /* of a body nobody wants, to keep the connection */
     HTTP_LINGER_BYTES = 4 * 1024 * 1024,
@@ -38,7 +40,7 @@ struct http_server {
     uint64_t peer_seed[2];
     int spare_fd;
     struct timer accept_pause;
-    int64_t date_second;
+    time_t date_second;
     char date[64];
     bool stopping;
 };

@@ -7,7 +7,6 @@
  * Transfer-Encoding are left out. A header that would break the head (CR, LF, NUL, a name that is no token)
  * turns the answer into a 500. */
 #include "net/http_internal.h"
-#include "base/clock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -28,16 +27,15 @@ static const char *date_now(struct http_server *s)
     static const char days[][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
     static const char months[][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                      "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-    int64_t second = clock_wall_ms() / 1000;
-    if (second != s->date_second) {
-        time_t t = (time_t)second;
+    time_t t = time(NULL);
+    if (t != s->date_second) {
         struct tm tm;
         if (!gmtime_r(&t, &tm))
             return s->date;
         (void)snprintf(s->date, sizeof s->date, "%s, %02d %s %04d %02d:%02d:%02d GMT", days[tm.tm_wday % 7],
                        tm.tm_mday % 100, months[tm.tm_mon % 12], (tm.tm_year + 1900) % 10000,
                        tm.tm_hour % 100, tm.tm_min % 100, tm.tm_sec % 100);
-        s->date_second = second;
+        s->date_second = t;
     }
     return s->date;
 }

@@ -239,9 +239,9 @@ class Host:
         self.silica.wait_for(lambda: len(d.slots()) >= pool, 60, f"a full pool of {pool}")
         return d
 
-    def special_daemon(self, name, pool, args):
+    def special_daemon(self, name, pool, args, uid_base=0x60000000):
         """One with settings of its own; whoever asks for it cleans it up."""
-        d = self.silica.Daemon(f"bench-{name}", pool=pool, args=["--log-level", "warn", "--uid-base", str(0x60000000), *args])
+        d = self.silica.Daemon(f"bench-{name}", pool=pool, args=["--log-level", "warn", "--uid-base", str(uid_base), *args])
         self.undo.append(d.cleanup)
         d.start()
         self.silica.wait_for(lambda: len(d.slots()) >= pool, 60, f"a full pool of {pool}")

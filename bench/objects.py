@@ -92,12 +92,23 @@ def burst(host):
     host.close_daemon(POOL)
 
 
+def in_turns(callers, rounds, each):
+    """[times of the first, ...]: a machine's moods last longer than a turn, so they meet all alike."""
+    times = [[] for _ in callers]
+    for _ in range(rounds):
+        for caller, mine in zip(callers, times):
+            mine += [caller.true("probe") for _ in range(each)]
+    return times
+
+
 def crowd(host):
     report, count = host.report, host.amount(1000, 200)
     daemon = host.special_daemon("crowd", 0, ["--freeze-after", "0", "--slots", str(count + 16)])
-    me = Caller(daemon)
-    me.true("probe")
-    alone = [me.true("probe") for _ in range(500)]
+    quiet = host.special_daemon("quiet", 0, ["--freeze-after", "0", "--slots", "16"], 0x68000000)
+    callers = [Caller(daemon), Caller(quiet)]
+    for caller in callers:
+        caller.true("probe")
+    alone, quiet_alone = in_turns(callers, 20, 50)
     before = steady_meminfo(5)
     begun = time.monotonic()
 
@@ -110,12 +121,16 @@ def crowd(host):
         list(pool.map(make, range(8)))
     took = time.monotonic() - begun
     made = steady_meminfo(10)
-    among = [me.true("probe") for _ in range(500)]
+    among, quiet_among = in_turns(callers, 20, 50)
     mib = (before["MemAvailable"] - made["MemAvailable"]) / 1024
-    report.times(f"One command in one sandbox, alone and among {count} idle ones", {"alone": alone, "among the idle": among}, "alone")
+    report.times(f"One command in one sandbox, alone and among {count} idle ones; another daemon's only sandbox took its turn beside it",
+                 {"alone": alone, "the other daemon's, then": quiet_alone, "among the idle": among, "the other daemon's, now": quiet_among}, "alone")
+    report.target(f"one command among {count} idle sandboxes / in a daemon that has none, p50",
+                  percentile(among, 50) / percentile(quiet_among, 50), 1.1, "x")
     report.note(f"{count} idle sandboxes made in {took:.1f} s; memory of all: {mib:.0f} MiB (as the kernel's MemAvailable tells it)")
     report.target(f"{count} idle sandboxes, memory", mib / count * 1024, 1024, "KiB each")
     daemon.cleanup()
+    quiet.cleanup()
 
 
 def objects(host):

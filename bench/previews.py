@@ -22,7 +22,8 @@ http {{
     server {{ listen 127.0.0.1:{port}; location / {{
         proxy_pass http://service; proxy_http_version 1.1; proxy_set_header Host $http_host;
         proxy_set_header Connection $connection_upgrade; proxy_set_header Upgrade $http_upgrade;
-        proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme; }} }}
+        proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme;
+        proxy_set_header X-Forwarded-Host $http_host; }} }}
 }}
 """
 
@@ -110,11 +111,14 @@ def previews(host):
     report = host.report
     report.heading("previews")
     report.note("a static C service (1 KiB answers) directly, behind nginx (one worker, kept upstream connections, no log), and "
-                "inside a sandbox behind a preview; both services in one cpu group, one-threaded load on the same machine")
+                "inside a sandbox behind a preview; the same requests to all of them, both services in one cpu group, one-threaded load on the "
+                "same machine")
     daemon = host.daemon(0)
     service = free_port()
     pid = started(host, [WEB, "serve", str(service)], service)
-    doors = {"direct": (service, "localhost"), "nginx": (nginx(host, service), "localhost"), "silica": exposed(host, daemon)}
+    gateway, name = exposed(host, daemon)
+    # the same request through every door: a service's work grows with the head it gets
+    doors = {"direct": (service, name), "nginx": (nginx(host, service), name), "silica": (gateway, name)}
     same_weight(host, daemon, pid)
     try:
         rows = []

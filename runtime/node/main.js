@@ -2,11 +2,13 @@
 // main.js: one JavaScript or TypeScript context.
 //
 // Started by the agent as `main.js FD`, FD being its end of the channel; standard output and error are pipes to the agent.
-// Requests:  {"op":"init","nonce","language","cwd","env"}   once, first; answered by "h"
+// Requests:  {"op":"load"}   what TypeScript needs
+//            {"op":"wait","nonce"}   it will be given a context later; answered by "w" when all is loaded
+//            {"op":"init","nonce","language","cwd","env"}   once, before any run; answered by "h"
 //            {"op":"run","run","count","code"}
-// Messages:  h0 {...}  here        b<n> {}  the run begins: from now on it can be interrupted
+// Messages:  w0 {}  loaded        h0 {...}  here        b<n> {}  the run begins: from now on it can be interrupted
 //            r<n> {...}  a result        e<n> {...}  the error        d<n> {}  the run is over
-// A waiting process has had no init: the agent keeps one ready and gives it a language and a directory when it is needed.
+// A waiting process has had no init: the agent keeps some ready and gives one a language and a directory when it is needed.
 // User code runs in this very realm, as in Node's own prompt; what the program itself needs is bound before the first cell.
 'use strict';
 
@@ -99,6 +101,11 @@ function settle(file) {
   globalThis.__filename = path.join(here, file);
 }
 
+function wait(request) {
+  channel.nonce = request.nonce;
+  channel.send('w', 0, {});
+}
+
 function init(request) {
   channel.nonce = request.nonce;
   language = request.language;
@@ -175,6 +182,7 @@ async function execute(request) {
 
 function onRequest(request) {
   if (request.op === 'load') typescript.load();
+  else if (request.op === 'wait') wait(request);
   else if (request.op === 'init') channel.send('h', 0, init(request));
   else if (request.op === 'run') queue = queue.then(() => execute(request));
 }

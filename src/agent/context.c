@@ -72,7 +72,7 @@ bool context_find_runtime(const struct agent *a, const char *file, char *out, si
            access(out, R_OK) == 0;
 }
 
-static int64_t setting_ms(const struct agent *a, const char *name, int64_t fallback)
+int64_t context_setting_ms(const struct agent *a, const char *name, int64_t fallback)
 {
     const char *text = agent_getenv(a, name);
     long long ms = text ? strtoll(text, NULL, 10) : 0;
@@ -118,6 +118,8 @@ static struct contexts *contexts_get(struct agent *a)
         return NULL;
     cs->agent = a;
     list_init(&cs->all);
+    for (int i = 0; i < CONTEXT_LANGUAGES; i++)
+        list_init(&cs->pools[i].spares);
     list_init(&cs->zygote.waiting);
     list_init(&cs->zygote.processes);
     cs->zygote.fd = cs->zygote.source.fd = cs->zygote.err.fd = cs->zygote.err.source.fd = -1;
@@ -157,10 +159,9 @@ static void idle(struct timer *t)
     struct contexts *cs = container_of(t, struct contexts, idle_timer);
     if (!cs->count[CONTEXT_PYTHON])
         context_python_stop(cs);
-    if (!cs->count[CONTEXT_JAVASCRIPT])
-        context_process_free(take_ptr(cs->spares[CONTEXT_JAVASCRIPT]));
-    if (!cs->count[CONTEXT_TYPESCRIPT])
-        context_process_free(take_ptr(cs->spares[CONTEXT_TYPESCRIPT]));
+    for (int i = CONTEXT_JAVASCRIPT; i < CONTEXT_LANGUAGES; i++)
+        if (!cs->count[i])
+            context_node_shrink(cs, (enum context_language)i, 0);
 }
 
 /* ------------------------------------------------------------------ the interpreter */
@@ -223,7 +224,8 @@ static int start_process(struct context *c, struct error *reterr)
         return error_sys(reterr, -r, "start the interpreter");
     }
     loop_timer_start(c->agent->loop, &c->start_timer,
-                     setting_ms(c->agent, "INTERPRETER_SPAWN_TIMEOUT_MS", SPAWN_TIMEOUT_MS), start_late);
+                     context_setting_ms(c->agent, "INTERPRETER_SPAWN_TIMEOUT_MS", SPAWN_TIMEOUT_MS),
+                     start_late);
     return 0;
 }
 
@@ -286,6 +288,8 @@ static void process_hello(struct context *c, struct frame *f)
         return;
     }
     c->ready = c->born = true;
+    if (c->language != CONTEXT_PYTHON)
+        context_node_loaded(c->process);
     loop_timer_stop(c->agent->loop, &c->start_timer);
     tell_created(c, NULL);
     pump(c);
@@ -315,10 +319,14 @@ static void process_output(struct context_process *p, int stream, const char *da
 static void process_died(struct context_process *p)
 {
     struct context *c = p->owner;
+    struct error e;
     char how[220];
     bool was_ready = c->ready;
     context_process_epitaph(p, how, sizeof how);
     context_restart(c);
+    /* Killed while it waited, which says nothing about the next. */
+    if (!was_ready && p->spare && !p->failure[0] && start_process(c, &e) == 0)
+        return;
     if (!was_ready) { /* it has never run: whoever waits for it hears why */
         (void)snprintf(c->epitaph, sizeof c->epitaph, "%s%s", p->failure[0] ? "" : "the interpreter ", how);
         tell_created(c, c->epitaph);
@@ -373,7 +381,7 @@ static int check_limit(struct contexts *cs, enum context_language language, stru
 {
     static const char *const names[] = {"PYTHON_POOL_MAX_SIZE", "JAVASCRIPT_POOL_MAX_SIZE",
                                         "TYPESCRIPT_POOL_MAX_SIZE"};
-    int64_t max = setting_ms(cs->agent, names[language], CONTEXTS_MAX);
+    int64_t max = context_setting_ms(cs->agent, names[language], CONTEXTS_MAX);
     size_t all = cs->count[0] + cs->count[1] + cs->count[2];
     if (cs->count[language] < (size_t)max && all < CONTEXTS_MAX)
         return 0;
@@ -415,8 +423,8 @@ int context_create(struct agent *a, struct context_config *config, struct contex
     c->language = language;
     c->env = config->env;
     config->env = (struct env_list){0};
-    c->timeout_ms =
-        config->timeout_ms > 0 ? config->timeout_ms : setting_ms(a, "INTERPRETER_EXECUTION_TIMEOUT_MS", -1);
+    c->timeout_ms = config->timeout_ms > 0 ? config->timeout_ms
+                                           : context_setting_ms(a, "INTERPRETER_EXECUTION_TIMEOUT_MS", -1);
     c->created_ms = c->used_ms = clock_wall_ms();
     list_init(&c->link);
     list_init(&c->queue);
@@ -510,8 +518,12 @@ size_t contexts_pids(struct agent *a, pid_t *pids, size_t max)
     if (cs->zygote.child.pid && n < max)
         pids[n++] = cs->zygote.child.pid;
     for (int i = 0; i < CONTEXT_LANGUAGES; i++)
-        if (cs->spares[i] && cs->spares[i]->pid && n < max)
-            pids[n++] = cs->spares[i]->pid;
+        list_for_each(j, &cs->pools[i].spares)
+        {
+            const struct context_process *p = list_entry(j, struct context_process, link);
+            if (p->pid && n < max)
+                pids[n++] = p->pid;
+        }
     list_for_each(i, &cs->all)
     {
         const struct context *c = list_entry(i, struct context, link);

@@ -26,16 +26,21 @@ struct zygote {
     struct list processes; /* struct context_process made by it, by their link */
 };
 
+/* Node processes of one language that have no context yet; see context_node.c. */
+struct node_pool {
+    struct list spares; /* struct context_process, by their link; the oldest first */
+    size_t wanted;      /* how many there should be; 0: the language has not been used */
+};
+
 struct contexts {
     struct agent *agent;
     struct list all; /* struct context, in order of creation */
     size_t count[CONTEXT_LANGUAGES];
     struct context *defaults[CONTEXT_LANGUAGES];
     struct zygote zygote;
-    struct context_process
-        *spares[CONTEXT_LANGUAGES]; /* JavaScript and TypeScript: ready, without a context */
-    bool refill[CONTEXT_LANGUAGES];
-    struct timer refill_timer, idle_timer;
+    struct node_pool pools[CONTEXT_LANGUAGES]; /* of JavaScript and TypeScript */
+    size_t loading; /* Node processes that are starting, with a context or without */
+    struct timer refill_timer, surplus_timer, idle_timer;
 };
 
 /* A process of this language for ops and owner. It may be running already; if it cannot be started `died`
@@ -44,9 +49,13 @@ int context_python_get(struct contexts *cs, struct context_process **ret, struct
 int context_node_get(struct contexts *cs, enum context_language language, struct context_process **ret,
                      struct error *reterr);
 void context_python_stop(struct contexts *cs);
+void context_node_loaded(struct context_process *p); /* it has answered for the first time */
+void context_node_shrink(struct contexts *cs, enum context_language language, size_t wanted);
 void context_node_stop(struct contexts *cs);
 void context_python_wedged(struct contexts *cs); /* it has not answered in time */
 
+/* A number of milliseconds from the environment; the fallback when it is not set, or nothing like that. */
+int64_t context_setting_ms(const struct agent *a, const char *name, int64_t fallback);
 /* A file of the runtime; false when it is not installed. */
 bool context_find_runtime(const struct agent *a, const char *file, char *out, size_t cap);
 

@@ -33,9 +33,10 @@ struct context_process {
     enum context_process_state state;
     const struct context_process_ops *ops;
     void *owner;
-    struct list link; /* of the language */
-    void (*abandoned)(
-        struct context_process *p); /* of the language: it is freed before it has started; may be NULL */
+    struct list link;                             /* of the language */
+    void (*abandoned)(struct context_process *p); /* of the language: it is freed; may be NULL */
+    bool loading;                                 /* of context_node.c: it has not said anything yet */
+    bool spare;                                   /* ... and: it was started before it was asked for */
 
     struct source channel;
     int channel_fd;

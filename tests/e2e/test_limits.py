@@ -126,3 +126,21 @@ def test_limits_are_those_of_the_size(daemon):
         assert int(shown) <= 2 << 30
     finally:
         daemon.destroy("sized")
+
+
+@pytest.mark.parametrize("memory, spares", [("192MiB", 1), ("1GiB", 4)])
+def test_interpreters_kept_ready_follow_the_memory(daemon, box, memory, spares):
+    def processes():
+        return int(daemon.out(box, "pgrep -fc node/main.js"))
+
+    assert daemon.request("PUT", f"/v1/sandbox/{box}", {"limits": {"memory": memory}}).status in (200, 201)
+    contexts = []
+    for _ in range(6):
+        r = daemon.request("POST", f"/v1/sandbox/{box}/api/contexts", {"language": "javascript"})
+        assert r.status == 200, r.body
+        contexts.append(r.json["contextId"])
+    wait_for(lambda: processes() == len(contexts) + spares, 30, "as many more than are used")
+    assert max(processes() for _ in range(20)) == len(contexts) + spares
+    for context in contexts:
+        r = daemon.request("POST", f"/v1/sandbox/{box}/api/execute/code", {"context_id": context, "code": "6 * 7"})
+        assert '"42"' in r.body.decode(), r.body

@@ -49,6 +49,7 @@ struct agent {
     uint64_t tag_next;
     struct list leftovers; /* struct leftover: pipes nobody listens to any more */
     size_t leftover_count;
+    unsigned spare_count; /* processes that wait for something to do, see shell_start.c */
 
     struct watches *watches;       /* made by the first watch */
     struct exposed_ports *exposed; /* of old clients; made by the first one */

@@ -210,8 +210,6 @@ static void finish(struct process *p)
             finish_line(p->spools[i]);
     for (int i = 0; i < 2; i++)
         tap_leave(&p->taps[i], 0);
-    if (p->number)
-        shell_start_clean(p->agent, p->number);
     loop_timer_stop(p->agent->loop, &p->timer);
     p->ended = true;
     p->exit_code = p->code;
@@ -220,7 +218,9 @@ static void finish(struct process *p)
                 : p->code == 0                                ? PROCESS_COMPLETED
                                                               : PROCESS_FAILED;
     notify(p);
-    process_unref(p); /* the running one's */
+    if (p->number)
+        shell_start_clean(p->agent, p->number); /* after the news: nobody waits for it */
+    process_unref(p);                           /* the running one's */
 }
 
 static void tap_end(struct process *p)
@@ -330,11 +330,6 @@ static void shell_done(struct shell_start *start, enum shell_end how, int status
     }
     p->number = start->number;
     p->tag = start->tag;
-    if (how == SHELL_END_BAD_CWD) {
-        char text[4300];
-        int n = snprintf(text, sizeof text, BAD_CWD_FORMAT "\n", p->request.cwd);
-        spool_append(p->spools[1], text, MIN((size_t)n, sizeof text - 1));
-    }
     running(p, pid, fds[0], fds[1]);
     session_op_done(&p->op);
     process_unref(p);

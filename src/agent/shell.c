@@ -13,8 +13,7 @@
  *
  * A shell that has closed both FIFOs, has no children, has read all its input and yet sends no END does not
  * execute any more (`set -n`, no descriptor left): it is killed, and its death is reported. */
-#include "agent/shell.h"
-#include "agent/shell_files.h"
+#include "agent/shell_internal.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -27,39 +26,7 @@
 enum {
     LAZY_MS = 1,
     STUCK_MS = 200,
-    ANNOUNCE_MS = 6000,
     NOTES_MAX = 64 * 1024,
-};
-
-struct shell {
-    struct agent *agent;
-    const struct shell_ops *ops;
-    void *arg;
-    unsigned number;
-    struct process_tag tag;
-    unsigned starts;
-    char notes_path[SHELL_PATH_MAX];
-
-    struct spawn spawn;
-    struct child child;
-    bool dead;
-    bool freed; /* memory goes at the end of the batch: callbacks may free the shell that calls them */
-    struct deferred reclaim;
-
-    int in_fd; /* bash's standard input */
-    struct source in_source;
-    struct buf in;
-    int notes_fd;
-    struct source notes_source;
-    struct buf notes;
-
-    struct shell_command *command; /* at most one of the two */
-    struct shell_start *start;
-    struct timer timer; /* command: lazy, then stuck; start: announcement */
-    bool plain_command; /* `builtin` has been redefined */
-    bool has_status, has_eval, bad_cwd, ended;
-    int status, eval_status, end_status;
-    pid_t announced;
 };
 
 pid_t shell_pid(const struct shell *sh)
@@ -79,7 +46,7 @@ struct process_tag shell_tag(const struct shell *sh)
 
 bool shell_busy(const struct shell *sh)
 {
-    return sh->command || sh->start;
+    return sh->command || sh->birth.under_way;
 }
 
 /* ------------------------------------------------------------------ files */
@@ -91,15 +58,13 @@ static void path_of(const struct shell *sh, char letter, char out[SHELL_PATH_MAX
 
 /* ------------------------------------------------------------------ input */
 
-static void flush_input(struct shell *sh);
-
 static void in_ready(struct source *s, uint32_t events)
 {
     (void)events;
-    flush_input(container_of(s, struct shell, in_source));
+    shell_flush_input(container_of(s, struct shell, in_source));
 }
 
-static void flush_input(struct shell *sh)
+void shell_flush_input(struct shell *sh)
 {
     while (buf_len(&sh->in)) {
         ssize_t n = write(sh->in_fd, buf_data(&sh->in), buf_len(&sh->in));
@@ -119,9 +84,8 @@ static void flush_input(struct shell *sh)
     buf_done(&sh->in);
 }
 
-/* Hands a script over: through a file when it is long, because bash reads a pipe byte by byte. */
-static int send_script(struct shell *sh, const struct shell_script *script,
-                       int (*build)(struct buf *out, const struct shell_script *s))
+int shell_send_script(struct shell *sh, const struct shell_script *script,
+                      int (*build)(struct buf *out, const struct shell_script *s))
 {
     char path[SHELL_PATH_MAX];
     int r = build(&sh->in, script);
@@ -137,10 +101,15 @@ static int send_script(struct shell *sh, const struct shell_script *script,
 
 /* ------------------------------------------------------------------ ends */
 
-static void reset_job(struct shell *sh)
+void shell_tell_idle(struct shell *sh)
 {
-    sh->has_status = sh->has_eval = sh->bad_cwd = sh->ended = false;
-    sh->announced = 0;
+    if (!sh->dead && !sh->freed && !shell_busy(sh))
+        sh->ops->idle(sh, sh->arg);
+}
+
+void shell_reset_job(struct shell *sh)
+{
+    sh->has_status = sh->has_eval = sh->bad_cwd = false;
     loop_timer_stop(sh->agent->loop, &sh->timer);
 }
 
@@ -167,64 +136,25 @@ static void end_command(struct shell *sh, enum shell_end how, int status)
         path_of(sh, 't', path);
         (void)unlink(path);
     }
-    reset_job(sh);
+    shell_reset_job(sh);
     c->shell = NULL;
     c->done(c, how, status);
 }
 
-static void end_start(struct shell *sh, enum shell_end how, int status, pid_t pid, const int fds[2])
-{
-    struct shell_start *s = take_ptr(sh->start);
-    if (!pid)
-        shell_start_clean(sh->agent, s->number);
-    reset_job(sh);
-    s->shell = NULL;
-    s->done(s, how, status, pid, fds);
-    reaper_unexpect(sh->agent->reaper);
-}
-
 static void end_job(struct shell *sh, enum shell_end how, int status)
 {
-    if (sh->command) {
+    if (sh->command)
         end_command(sh, how, status);
-    } else if (sh->start) {
-        if (sh->announced > 1)
-            (void)kill(sh->announced, SIGKILL); /* it waits for a release that will not come */
-        end_start(sh, how, status, 0, NULL);
-    }
-}
-
-static void release_process(struct shell *sh)
-{
-    char path[SHELL_PATH_MAX];
-    int fds[2];
-    static const char letters[2] = {'o', 'e'};
-    for (int i = 1; i >= 0; i--) { /* opening o releases it, so e comes first */
-        shell_path(path, sh->agent->fifo_dir, SHELL_PATH_PROCESS, sh->start->number, letters[i]);
-        fds[i] = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-        if (fds[i] < 0) {
-            if (i == 0)
-                close_fd(&fds[1]);
-            end_job(sh, SHELL_END_BROKEN, 0);
-            return;
-        }
-    }
-    end_start(sh, sh->bad_cwd ? SHELL_END_BAD_CWD : SHELL_END_STATUS, 0, sh->announced, fds);
+    else if (sh->birth.under_way)
+        shell_birth_failed(sh, how, status);
 }
 
 static int send_command(struct shell *sh, struct shell_command *c);
 
 static void on_end(struct shell *sh)
 {
-    if (sh->start) {
-        if (sh->end_status != 0) {
-            end_job(sh, SHELL_END_BROKEN, sh->end_status);
-        } else {
-            sh->ended = true;
-            if (!sh->announced)
-                return; /* the other note is on its way */
-            release_process(sh);
-        }
+    if (sh->birth.under_way) {
+        shell_birth_parent_gone(sh, sh->end_status);
     } else if (sh->command) {
         struct shell_command *c = sh->command;
         int status = sh->has_status ? sh->status : sh->has_eval ? sh->eval_status : sh->end_status;
@@ -234,7 +164,7 @@ static void on_end(struct shell *sh)
             sh->plain_command = !sh->plain_command;
             for (int i = 0; i < 2; i++)
                 tap_close(&c->taps[i]);
-            reset_job(sh);
+            shell_reset_job(sh);
             if (send_command(sh, c) == 0)
                 return;
         }
@@ -243,8 +173,7 @@ static void on_end(struct shell *sh)
                                                              : SHELL_END_BROKEN;
         end_command(sh, how, how == SHELL_END_BAD_CWD ? 1 : status);
     }
-    if (!sh->dead && !sh->freed && !shell_busy(sh))
-        sh->ops->idle(sh, sh->arg);
+    shell_tell_idle(sh);
 }
 
 static void on_note(struct shell *sh, struct shell_note note)
@@ -271,14 +200,11 @@ static void on_note(struct shell *sh, struct shell_note note)
         break;
     case SHELL_NOTE_BAD_CWD:
         sh->bad_cwd = true;
-        if (sh->command)
-            break;
-        /* fall through */
+        break;
     case SHELL_NOTE_PID:
-        if (sh->start && note.value > 1) {
-            sh->announced = note.value;
-            if (sh->ended)
-                on_end(sh);
+        if (sh->birth.under_way && note.value > 1) {
+            shell_birth_announced(sh, note.value);
+            shell_tell_idle(sh);
         }
         break;
     case SHELL_NOTE_END:
@@ -323,6 +249,7 @@ static void child_exited(struct child *child, int code)
     if (sh->freed)
         return;
     sh->dead = true;
+    shell_spare_drop(sh);
     sh->ops->dead(sh, code, sh->arg);
     end_job(sh, SHELL_END_DIED, code);
 }
@@ -404,13 +331,13 @@ static int send_command(struct shell *sh, struct shell_command *c)
         .plain_command = sh->plain_command,
     };
     script.text_in_file = c->text_in_file =
-        shell_script_needs_file(&script) && shell_text_write(text_path, &script) == 0;
-    int r = send_script(sh, &script, shell_script_foreground);
+        shell_script_needs_file(&script) && shell_text_write(text_path, &script, shell_script_body) == 0;
+    int r = shell_send_script(sh, &script, shell_script_foreground);
     if (r < 0)
         return r;
     tap_init(&c->taps[0], sh->agent, take_fd(out), out_data, out_end);
     tap_init(&c->taps[1], sh->agent, take_fd(err), err_data, err_end);
-    flush_input(sh);
+    shell_flush_input(sh);
     if (c->live)
         follow_output(&sh->timer);
     else
@@ -420,6 +347,8 @@ static int send_command(struct shell *sh, struct shell_command *c)
 
 int shell_run(struct shell *sh, struct shell_command *c, struct error *reterr)
 {
+    shell_spare_drop(sh); /* it would not know what this command changes */
+    sh->starts_in_a_row = 0;
     c->retried = false;
     c->shell = sh;
     sh->command = c;
@@ -441,61 +370,6 @@ void shell_command_resume(struct shell_command *c)
 {
     for (int i = 0; i < 2; i++)
         (void)tap_follow(&c->taps[i]); /* on failure the output waits for the end */
-}
-
-void shell_start_clean(struct agent *a, unsigned number)
-{
-    char path[SHELL_PATH_MAX];
-    for (const char *letter = "oet"; *letter; letter++) {
-        shell_path(path, a->fifo_dir, SHELL_PATH_PROCESS, number, *letter);
-        (void)unlink(path);
-    }
-}
-
-static void on_unannounced(struct timer *t)
-{
-    struct shell *sh = container_of(t, struct shell, timer);
-    end_job(sh, SHELL_END_BROKEN, 0);
-    if (!sh->freed && !shell_busy(sh))
-        sh->ops->idle(sh, sh->arg);
-}
-
-int shell_start(struct shell *sh, struct shell_start *s, struct error *reterr)
-{
-    char path[SHELL_PATH_MAX];
-    int r = 0;
-    s->number = ++sh->agent->process_number;
-    s->tag = process_tag_member(&sh->tag, ++sh->starts);
-    for (const char *letter = "oe"; *letter && r == 0; letter++) {
-        shell_path(path, sh->agent->fifo_dir, SHELL_PATH_PROCESS, s->number, *letter);
-        r = fifo_make(path);
-    }
-    struct shell_script script = {
-        .dir = sh->agent->fifo_dir,
-        .shell = sh->number,
-        .process = s->number,
-        .tag = s->tag.last,
-        .text = s->text,
-        .len = s->len,
-        .cwd = s->cwd,
-        .env = s->env,
-        .plain_command = sh->plain_command,
-    };
-    shell_path(path, sh->agent->fifo_dir, SHELL_PATH_PROCESS, s->number, 't');
-    if (r == 0)
-        script.text_in_file = s->len > SHELL_TEXT_INLINE && shell_text_write(path, &script) == 0;
-    if (r == 0)
-        r = send_script(sh, &script, shell_script_background);
-    if (r < 0) {
-        shell_start_clean(sh->agent, s->number);
-        return error_sys(reterr, -r, "hand the command to the shell");
-    }
-    s->shell = sh;
-    sh->start = s;
-    reaper_expect(sh->agent->reaper); /* it may be killed between its announcement and its release */
-    flush_input(sh);
-    loop_timer_start(sh->agent->loop, &sh->timer, ANNOUNCE_MS, on_unannounced);
-    return 0;
 }
 
 /* ------------------------------------------------------------------ life */
@@ -536,6 +410,7 @@ void shell_free(struct shell *sh)
     struct agent *a = sh->agent;
     sh->freed = sh->dead = true;
     end_job(sh, SHELL_END_DESTROYED, 0);
+    shell_spare_drop(sh);
     spawner_cancel(&sh->spawn);
     reaper_forget(a->reaper, &sh->child);
     loop_timer_stop(a->loop, &sh->timer);
@@ -565,6 +440,7 @@ int shell_new(struct agent *a, char *const *env, const char *cwd, const struct s
     sh->ops = ops;
     sh->arg = arg;
     sh->number = ++a->shell_number;
+    sh->spare.rest_fd = -1;
     sh->in_fd = sh->notes_fd = sh->in_source.fd = sh->notes_source.fd = -1;
     sh->in = BUF_INIT(SHELL_SCRIPT_MAX);
     sh->notes = BUF_INIT(NOTES_MAX);

@@ -40,15 +40,13 @@ struct shell_start {
     size_t len;
     const char *cwd;
     const struct env_list *env;
-    /* how is SHELL_END_STATUS (it runs; status 0) or SHELL_END_BAD_CWD (it will exit with 1 by itself): pid
-     * is a child of the agent and fds are the reading ends of its output, the callee's now. Otherwise there
-     * is no process. */
+    /* how is SHELL_END_STATUS: it runs, pid is a child of the agent and fds are the reading ends of its
+     * output, the callee's now. Otherwise there is no process. May be called before shell_start returns. */
     void (*done)(struct shell_start *s, enum shell_end how, int status, pid_t pid, const int fds[2]);
+
+    /* when it runs */
     unsigned number;        /* of its FIFOs; shell_start_clean removes them once the process is over */
     struct process_tag tag; /* of the process and its descendants */
-
-    /* private */
-    struct shell *shell;
 };
 
 struct shell_ops {

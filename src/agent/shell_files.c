@@ -48,13 +48,14 @@ int shell_file_write(const char *path, struct buf *data)
     return r;
 }
 
-int shell_text_write(const char *path, const struct shell_script *script)
+int shell_text_write(const char *path, const struct shell_script *script,
+                     int (*build)(struct buf *out, const struct shell_script *s))
 {
-    struct buf body = BUF_INIT(SHELL_SCRIPT_MAX);
-    int r = shell_script_body(&body, script);
+    struct buf text = BUF_INIT(SHELL_SCRIPT_MAX);
+    int r = build(&text, script);
     if (r == 0)
-        r = shell_file_write(path, &body);
-    buf_done(&body);
+        r = shell_file_write(path, &text);
+    buf_done(&text);
     return r;
 }
 
@@ -75,4 +76,29 @@ bool process_reads_pipe(pid_t pid, int pipe_fd)
     (void)snprintf(text, sizeof text, "pipe:[%lu]", (unsigned long)st.st_ino);
     n = readlink(path, link, sizeof link);
     return n == (ssize_t)strlen(text) && memcmp(link, text, (size_t)n) == 0;
+}
+
+int process_rest_open(pid_t pid)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+bool process_rest_read(int fd, struct process_rest *ret)
+{
+    char text[4096];
+    unsigned long long caught, naps;
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    const char *state = strstr(text, "\nState:\t"), *signals = strstr(text, "\nSigCgt:"),
+               *switches = strstr(text, "\nvoluntary_ctxt_switches:");
+    if (!state || !signals || sscanf(signals, "\nSigCgt: %llx", &caught) != 1 || !switches ||
+        sscanf(switches, "\nvoluntary_ctxt_switches: %llu", &naps) != 1)
+        return false;
+    *ret = (struct process_rest){.naps = naps + (state[8] != 'S'), .caught = caught};
+    return true;
 }

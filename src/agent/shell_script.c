@@ -46,8 +46,23 @@
  * its output FIFO until the agent opens the other end. The agent does so only after the outer one has been
  * waited for: by then the inner one is the agent's own child, and nobody else can take its exit status. Job
  * control is switched on in the outer one for a moment, because it gives the inner one a process group of its
- * own and keeps SIGINT and SIGQUIT from being ignored in it. */
+ * own and keeps SIGINT and SIGQUIT from being ignored in it.
+ *
+ *     ( \builtin set -m
+ *     ( \builtin set +m
+ *     \builtin ulimit -x TAG||>/dev/null
+ *     ! 2>D/7c >D/7c/p"$BASHPID"
+ *     { \builtin eval '{
+ *     TEXT
+ *
+ *     }' </dev/null 2>D/p3e
+ *     } >D/p3o
+ *     ) & )
+ *
+ * What is between the braces, the errand, may as well be read from a file when the time has come: then the
+ * process can be forked before anybody knows what it is for. Its trace goes to bash's stderr, as above. */
 #include "agent/shell_script.h"
+#include "agent/command_request.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -188,12 +203,12 @@ static void put_file(struct script *b, enum shell_path_kind kind)
     put(b, ")\"");
 }
 
-static void put_outputs(struct script *b, enum shell_path_kind kind)
+static void put_outputs(struct script *b)
 {
     put(b, " >");
-    put_path(b, kind, 'o');
+    put_path(b, SHELL_PATH_SESSION, 'o');
     put(b, " 2>");
-    put_path(b, kind, 'e');
+    put_path(b, SHELL_PATH_SESSION, 'e');
 }
 
 /* A subshell that reads the text without running it. */
@@ -208,10 +223,9 @@ static void put_parser(struct script *b)
     put(b, " )");
 }
 
-static void put_eval(struct script *b, bool background)
+static void put_eval(struct script *b)
 {
-    enum shell_path_kind kind = background ? SHELL_PATH_PROCESS : SHELL_PATH_SESSION;
-    bool check = !background && b->s->text_in_file && has_substitution(b->s);
+    bool check = b->s->text_in_file && has_substitution(b->s);
     if (check) {
         put(b, "if ");
         put_parser(b);
@@ -220,21 +234,19 @@ static void put_eval(struct script *b, bool background)
     put_guard(b);
     put(b, "eval ");
     if (b->s->text_in_file)
-        put_file(b, kind);
+        put_file(b, SHELL_PATH_SESSION);
     put(b, "'");
     if (!b->s->text_in_file)
         put_body(b, 1);
-    if (!background) {
-        put(b, "\n");
-        put_note(b, "\"$?\"");
-    }
+    put(b, "\n");
+    put_note(b, "\"$?\"");
     put(b, "' </dev/null");
-    put_outputs(b, kind);
+    put_outputs(b);
     put(b, "\n");
     if (check) {
         put(b, "else ");
         put_parser(b);
-        put_outputs(b, kind);
+        put_outputs(b);
         put(b, "||");
         put_note(b, "2\nfi\n");
     }
@@ -301,7 +313,7 @@ int shell_script_foreground(struct buf *out, const struct shell_script *s)
     struct script b = {.out = out, .s = s};
     size_t vars = s->env ? s->env->count : 0;
     if (!s->cwd && !vars) {
-        put_eval(&b, false);
+        put_eval(&b);
     } else {
         put_guard(&b);
         put(&b, "eval '");
@@ -318,7 +330,7 @@ int shell_script_foreground(struct buf *out, const struct shell_script *s)
             put(&b, "||");
             put_note(&b, note);
         }
-        put_eval(&b, false);
+        put_eval(&b);
         put_note(&b, "s\"$?\"\n");
         for (size_t i = 0; i < vars; i++)
             put_restore(&b, s->env->vars[i], name_length(s->env->vars[i]));
@@ -340,6 +352,44 @@ int shell_script_foreground(struct buf *out, const struct shell_script *s)
     return b.err;
 }
 
+static void put_errand(struct script *b)
+{
+    const struct shell_script *s = b->s;
+    if (s->cwd) {
+        put(b, "if ");
+        put_cd(b);
+        put(b, "; then\n");
+    }
+    for (size_t i = 0; s->env && i < s->env->count; i++) {
+        put_export(b, s->env->vars[i]);
+        put(b, "||>/dev/null\n");
+    }
+    put_guard(b);
+    put(b, "eval '");
+    put_body(b, 1);
+    put(b, "' </dev/null 2>");
+    put_path(b, SHELL_PATH_PROCESS, 'e');
+    put(b, "\n");
+    if (s->cwd) {
+        put(b, "else ");
+        put_guard(b);
+        put(b, "printf ");
+        put_word(b, BAD_CWD_FORMAT "\\n", sizeof BAD_CWD_FORMAT + 1);
+        put(b, " ");
+        put_word(b, s->cwd, strlen(s->cwd));
+        put(b, " >");
+        put_path(b, SHELL_PATH_PROCESS, 'e');
+        put(b, "\n! >/dev/null\nfi\n"); /* status 1 */
+    }
+}
+
+int shell_script_errand(struct buf *out, const struct shell_script *s)
+{
+    struct script b = {.out = out, .s = s};
+    put_errand(&b);
+    return b.err;
+}
+
 int shell_script_background(struct buf *out, const struct shell_script *s)
 {
     struct script b = {.out = out, .s = s};
@@ -355,25 +405,18 @@ int shell_script_background(struct buf *out, const struct shell_script *s)
         put(&b, value);
         put(&b, "||>/dev/null\n");
     }
-    if (s->cwd) {
-        put(&b, "if ");
-        put_cd(&b);
-        put(&b, "; then\n");
+    put_note(&b, "p\"$BASHPID\"\n{ ");
+    if (s->text_in_file) {
+        put_guard(&b);
+        put(&b, "eval ");
+        put_file(&b, SHELL_PATH_PROCESS);
+        put(&b, "\n");
+    } else {
+        put_errand(&b);
     }
-    for (size_t i = 0; s->env && i < s->env->count; i++) {
-        put_export(&b, s->env->vars[i]);
-        put(&b, "||>/dev/null\n");
-    }
-    put_note(&b, "p\"$BASHPID\"\n");
-    put_eval(&b, true);
-    if (s->cwd) {
-        put(&b, "else ");
-        put_note(&b, "d\"$BASHPID\"\n");
-        put(&b, ">"); /* waits for the agent, then fails: status 1 */
-        put_path(&b, SHELL_PATH_PROCESS, 'o');
-        put(&b, " 2>/dev/null/x\nfi\n");
-    }
-    put(&b, ") & )\n");
+    put(&b, "} >");
+    put_path(&b, SHELL_PATH_PROCESS, 'o');
+    put(&b, "\n) & )\n");
     return b.err;
 }
 

@@ -36,7 +36,7 @@ struct shell_script {
     size_t len;
     const char *cwd;            /* NULL: the shell's */
     const struct env_list *env; /* NULL: none; names are valid */
-    bool text_in_file;          /* shell_script_body was written to t */
+    bool text_in_file;          /* shell_script_body, or the errand of a process, is to be read from t */
     bool plain_command;         /* protect by `command`: the user has redefined `builtin` */
 };
 
@@ -45,9 +45,11 @@ int shell_script_body(struct buf *out, const struct shell_script *s);
 /* True when the text has to be put into t: it is long, or it has to be read twice (a substitution, see
  * shell_script.c). */
 bool shell_script_needs_file(const struct shell_script *s);
-/* The lines that bash executes. Both: 0, -ENOBUFS or -ENOMEM. */
+/* The lines that bash executes. All: 0, -ENOBUFS or -ENOMEM. */
 int shell_script_foreground(struct buf *out, const struct shell_script *s);
 int shell_script_background(struct buf *out, const struct shell_script *s);
+/* What a background process does once its output is open; for its file t. */
+int shell_script_errand(struct buf *out, const struct shell_script *s);
 /* The line that makes bash read these lines from w, and the line that ends every command. */
 int shell_script_from_file(struct buf *out, const struct shell_script *s);
 int shell_script_end(struct buf *out, const struct shell_script *s);
@@ -57,7 +59,7 @@ enum shell_note_kind {
     SHELL_NOTE_STATUS,  /* the command's own status */
     SHELL_NOTE_EVAL,    /* status of the eval; counts when there was no STATUS (syntax error) */
     SHELL_NOTE_END,     /* the shell is idle again */
-    SHELL_NOTE_BAD_CWD, /* nothing was run; background: value is the pid */
+    SHELL_NOTE_BAD_CWD, /* nothing was run */
     SHELL_NOTE_PID,     /* background: the process waits for its output to be opened */
     SHELL_NOTE_BAD_VAR, /* the variable with this index could not be set (readonly) */
 };

@@ -95,7 +95,8 @@ TEST(long_texts_come_from_a_file)
     CHECK(!strstr(text, "ls"));
     buf_done(&out);
     text = background((struct shell_script){.text = "ls", .text_in_file = true});
-    CHECK(strstr(text, "\\builtin eval \"$(</d/p3t)\"'' </dev/null >/d/p3o 2>/d/p3e\n"));
+    CHECK(strstr(text, "{ \\builtin eval \"$(</d/p3t)\"\n} >/d/p3o\n"));
+    CHECK(!strstr(text, "ls"));
     buf_done(&out);
 }
 
@@ -125,11 +126,31 @@ TEST(texts_with_substitutions_are_parsed_by_a_subshell_first)
 
 TEST(background_announces_itself_before_it_opens_its_output)
 {
-    const char *text = background((struct shell_script){.text = "ls", .cwd = "/x"});
-    const char *pid = strstr(text, "/d/7c/p\"$BASHPID\""), *open = strstr(text, ">/d/p3o 2>/d/p3e");
-    CHECK(pid && open && pid < open);
-    CHECK(strstr(text, "else ! 2>/d/7c >/d/7c/d\"$BASHPID\"\n>/d/p3o 2>/dev/null/x\nfi\n"));
+    const char *text = background((struct shell_script){.text = "ls"});
+    CHECK_STREQ(text, "( \\builtin set -m\n( \\builtin set +m\n! 2>/d/7c >/d/7c/p\"$BASHPID\"\n"
+                      "{ \\builtin eval '{\nls\n\n}' </dev/null 2>/d/p3e\n} >/d/p3o\n) & )\n");
     buf_done(&out);
+}
+
+TEST(an_errand_is_the_same_in_a_file)
+{
+    struct env_list env = {0};
+    CHECK_INT(env_set(&env, "A", "x'y"), 0);
+    struct shell_script s = {
+        .dir = "/d", .shell = 7, .process = 3, .text = "ls", .len = 2, .cwd = "it's", .env = &env};
+    out = BUF_INIT(1 << 20);
+    CHECK_INT(shell_script_errand(&out, &s), 0);
+    CHECK_STREQ(buf_cstr(&out),
+                "if \\builtin cd -- './it'\\''s'; then\n"
+                "\\builtin export A='x'\\''y'||>/dev/null\n"
+                "\\builtin eval '{\nls\n\n}' </dev/null 2>/d/p3e\n"
+                "else \\builtin printf 'Failed to change directory to '\\''%s'\\''\\n' 'it'\\''s' >/d/p3e\n"
+                "! >/dev/null\nfi\n");
+    auto_free char *errand = strdup(buf_cstr(&out));
+    buf_done(&out);
+    CHECK(strstr(background((struct shell_script){.text = "ls", .cwd = "it's", .env = &env}), errand));
+    buf_done(&out);
+    env_done(&env);
 }
 
 TEST(a_background_process_lowers_its_tag_before_anything_else)

@@ -22,7 +22,13 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { END_TIMEOUT_MS = 5000, ROOT_TIMEOUT_MS = 2000, LAST_WORDS = 16, CONTROL_PER_SECOND = 1000 };
+enum {
+    END_TIMEOUT_MS = 5000,
+    ROOT_TIMEOUT_MS = 2000,
+    LAST_WORDS = 16,
+    CONTROL_PER_SECOND = 1000,
+    AGENT_SEND_BYTES = 512 * 1024
+};
 
 static void pause_ms(int ms)
 {
@@ -176,7 +182,12 @@ int sandbox_connect(struct keeper_env *env, const struct sandbox *sb, int *ret_f
     if (r < 0)
         return r;
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d/agent.sock", dir);
-    return socket_connect_unix(path, SOCK_STREAM, ret_fd, reterr);
+    r = socket_connect_unix(path, SOCK_STREAM, ret_fd, reterr);
+    /* the kernel's default is full after three pieces of an upload, and gateway and agent take turns instead
+     * of working side by side; on failure that is how it stays */
+    if (r == 0)
+        (void)setsockopt(*ret_fd, SOL_SOCKET, SO_SNDBUFFORCE, &(int){AGENT_SEND_BYTES}, sizeof(int));
+    return r;
 }
 
 void cgroup_end(struct cgroup *g)

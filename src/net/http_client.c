@@ -21,8 +21,10 @@
 enum {
     HEAD_USUAL = 1000,
     INTERIM_MAX = 8, /* 1xx responses in front of the final one */
-    SEND_HIGH = 256 * 1024,
-    SEND_LOW = 64 * 1024,
+    /* What a full socket does not take waits here. More than one piece of it would be copied into memory that
+     * is not in any cache, and the kernel's buffer keeps the peer busy meanwhile. */
+    SEND_HIGH = 32 * 1024,
+    SEND_LOW = 16 * 1024,
     SEND_NOW = 16 * 1024,
 };
 

@@ -130,7 +130,8 @@ def raw(host, daemon, via, path):
     daemon.exec("proto", f"head -c {size} /dev/zero >/workspace/raw")
     names = ("upload", "download")
     result = client("mix", host.amount(5, 2), 0, plan=[
-        http("upload", via, "PUT", path + "/file/workspace/raw", f"+{size}"),
+        # a new file each time: rewriting one would measure the disk, which has to take the old one's pages first
+        http("upload", via, "PUT", path + "/file/workspace/up{n}", f"+{size}"),
         http("download", via, "GET", path + "/file/workspace/raw")])
     report.failures("raw", result)
     rates = {n: size / 1e6 / p50(result.get(n)) if result.get(n) else None for n in names}

@@ -217,6 +217,11 @@ def sandbox_processes(daemon):
     return found
 
 
+def clean(d):
+    """Nothing of the daemon's sandboxes is left on the host."""
+    return not d.leftovers() and not d.disks() and not sandbox_processes(d)
+
+
 def mounts():
     return sorted(line.split()[4] for line in open("/proc/self/mountinfo"))
 

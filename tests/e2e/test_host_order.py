@@ -8,11 +8,7 @@ import subprocess
 
 import pytest
 import silica
-from silica import mounts, sandbox_processes, wait_for
-
-
-def clean(d):
-    return not d.leftovers() and not d.disks() and not sandbox_processes(d)
+from silica import clean, mounts, wait_for
 
 
 def test_HYG_04_a_busy_sandbox_is_removed(daemon_factory):

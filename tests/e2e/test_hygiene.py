@@ -6,13 +6,9 @@ import signal
 import subprocess
 
 import silica
-from silica import ids_in_use, mounts, sandbox_processes, wait_for
+from silica import clean, ids_in_use, mounts, sandbox_processes, wait_for
 
 FEWEST_STEPS, MOST_STEPS = 16, 64  # of the creation plan; behind its last step nothing fails
-
-
-def clean(d):
-    return not d.leftovers() and not d.disks() and not sandbox_processes(d)
 
 
 def test_HYG_01_DOS_33_two_hundred_cycles(daemon_factory):

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from lab import FORBIDDEN, HOST, SITE, Lab, LabDaemon
-from silica import sandbox_processes, wait_for
+from silica import clean, wait_for
 from tracer import Tracer, gateway_pid, needs_strace
 
 
@@ -105,7 +105,7 @@ def test_REC_21_netlink_without_buffers_in_the_keeper(lab, net, tmp_path):
             assert r.status in (200, 201) or r.json["code"], r.body
             net.request("DELETE", f"/v1/sandbox/n{i}")
     assert t.injected()
-    wait_for(lambda: not net.leftovers() and not net.disks() and not sandbox_processes(net), what="a clean host")
+    wait_for(lambda: clean(net), what="a clean host")
     assert reaches(net, "after")
     net.destroy("after")
     wait_for(lambda: lab.state()["links"] == before["links"], what="no link is left")

@@ -13,23 +13,7 @@ import time
 import pytest
 import silica
 from silica import mounts, sandbox_processes, wait_for
-
-
-def gateway_pid(d):
-    """The keeper's child that talks to the network."""
-    def find():
-        try:
-            children = open(f"/proc/{d.proc.pid}/task/{d.proc.pid}/children").read().split()
-        except FileNotFoundError:
-            return None
-        for pid in map(int, children):
-            try:
-                if b"gateway" in open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")[:2]:
-                    return pid
-            except FileNotFoundError:
-                pass
-        return None
-    return wait_for(find, what="the gateway's process")
+from tracer import gateway_pid
 
 
 def kill_gateway(d):

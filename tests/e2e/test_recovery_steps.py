@@ -8,11 +8,7 @@ import signal
 
 import pytest
 import silica
-from silica import mounts, sandbox_processes, wait_for
-
-
-def clean(d):
-    return not d.leftovers() and not d.disks() and not sandbox_processes(d)
+from silica import clean, mounts, sandbox_processes, wait_for
 
 
 def ask(d, method, path, body=None):

@@ -4,7 +4,7 @@ import concurrent.futures
 import os
 import time
 
-from silica import mounts, sandbox_processes, wait_for
+from silica import clean, mounts, wait_for
 from tracer import gateway_pid
 
 SECONDS = float(os.environ.get("SILICA_SOAK_SECONDS", 0))
@@ -63,4 +63,4 @@ def test_HYG_08_a_long_time_leaves_no_trace(daemon_factory):
     wait_for(lambda: not grown(), 20, f"everything as before, {rounds} rounds")
     assert mounts() == before_mounts
     d.stop()
-    wait_for(lambda: not d.leftovers() and not d.disks() and not sandbox_processes(d), what="an empty host")
+    wait_for(lambda: clean(d), what="an empty host")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import silica
-from silica import mounts, sandbox_processes, wait_for
+from silica import clean, mounts, wait_for
 from tracer import Tracer, gateway_pid, needs_strace
 
 
@@ -22,10 +22,6 @@ def keeper():
     attempt(d, "warm")
     yield d
     d.cleanup()
-
-
-def clean(d):
-    return not d.leftovers() and not d.disks() and not sandbox_processes(d)
 
 
 def fds(pid):

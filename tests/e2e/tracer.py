@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 from silica import wait_for
@@ -58,12 +57,12 @@ class Tracer:
 
 def gateway_pid(d):
     """The keeper's child that talks to the network."""
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        for pid in open(f"/proc/{d.proc.pid}/task/{d.proc.pid}/children").read().split():
-            try:
+    def find():
+        try:
+            for pid in open(f"/proc/{d.proc.pid}/task/{d.proc.pid}/children").read().split():
                 if open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")[1:2] == [b"gateway"]:
                     return int(pid)
-            except OSError:
-                pass
-    raise AssertionError("there is no gateway")
+        except FileNotFoundError:
+            pass
+        return None
+    return wait_for(find, what="the gateway's process")

@@ -264,7 +264,7 @@ def test_chunks_without_end_are_refused_at_the_cap(own_agent):
     head = b"POST /api/execute HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     piece = b"%x\r\n" % MB + b" " * MB + b"\r\n"
     answer, sent = raw_request(api, head, (piece for _ in range(400)))
-    assert sent < 140 * (MB + 20)
+    assert sent < 200 * (MB + 20)  # beyond 128 it is only read for a moment, so that the refusal is not lost
     assert answer.startswith(b"HTTP/1.1 413") or answer == b""
     healthy(api)
 

@@ -11,12 +11,12 @@ from silica import wait_for
 
 HOST6 = "2e00:51::10"  # the daemon's host on its uplink
 ROUTER6 = "2e00:51::1"
-SITE6, OTHER6 = "2e00:100::7", "2e00:100::8"  # public services
+SITE6, OTHER6, THIRD6 = "2e00:100::7", "2e00:100::8", "2e00:100::9"  # public services
 NEIGHBOUR6 = "fd77::2"  # somebody in the host's private network
 # every address the world answers at, if a packet gets there: private, metadata, and IPv4 in disguise
 FORBIDDEN6 = [NEIGHBOUR6, "fd00:ec2::254", "fd20:ce::254", "fec0::7", "64:ff9b::c0a8:4d02", "2002:c0a8:4d02::1", "2001::7",
               "2001:db8::7", "3fff::7", "4000::7", "100::7"]
-WORLD6 = [ROUTER6, SITE6, OTHER6, *FORBIDDEN6]
+WORLD6 = [ROUTER6, SITE6, OTHER6, THIRD6, *FORBIDDEN6]
 
 # lab.py's, with sockets of the other family
 LISTENER6 = LISTENER.replace('s = socket.socket()', 's = socket.socket(socket.AF_INET6)') \

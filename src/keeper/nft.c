@@ -597,13 +597,3 @@ void nft_put_rules(struct nl_buf *b, const struct nft_table *t)
         put_masquerade(b, t, f);
     }
 }
-
-int nft_table_exists(const struct nft_table *t)
-{
-    _Alignas(4) char data[512];
-    struct nl_buf b;
-    nl_init(&b, data, sizeof data);
-    nft_put_table(&b, t->name, NFT_MSG_GETTABLE, NLM_F_ACK);
-    int r = nft_talk(&b);
-    return r == -ENOENT ? 0 : r < 0 ? r : 1;
-}

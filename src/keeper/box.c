@@ -111,7 +111,7 @@ void box_reply_current(struct box *b, const struct error *e, int fd)
 
 static void unwatch(struct box *b)
 {
-    b->young |= settle_cancel(&b->settle);
+    settle_cancel(&b->settle);
     loop_del(b->keeper->loop, &b->exit_source);
     loop_del(b->keeper->loop, &b->control_source);
 }
@@ -120,9 +120,6 @@ static void ended(void *arg)
 {
     struct box *b = arg;
     b->state = BOX_STOPPED;
-    if (b->hold.fd >= 0 && b->young)
-        settle_now(b->keeper, b->row.disk, b->hold.index, b->hold.fd);
-    b->young = false;
     kept_put(b);
     box_reply_current(b, NULL, -1);
     box_next(b);
@@ -240,7 +237,6 @@ void box_started(struct box *b, struct sandbox *sb)
     struct error e = {0};
     auto_close int fd = -1;
     b->sb = sb;
-    b->young = false; /* settle_later knows */
     int r = sandbox_claim(&k->env, sb, b->row.id, b->current ? b->current->fd : -1, &e);
     if (r == 0)
         r = sandbox_connect(&k->env, sb, &fd, &e);

@@ -28,7 +28,6 @@ struct box {
     } end;              /* once changing is over */
     uint32_t exit_code; /* when it ended by itself last */
     struct sandbox *sb;
-    bool young;            /* its last life ended before its disk was settled */
     struct disk_hold hold; /* its disk is mounted though nothing runs */
     struct {
         bool listed;

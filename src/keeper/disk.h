@@ -60,8 +60,8 @@ struct disk_hold {
     int fd;         /* -1: it is not */
     unsigned index; /* its loop device */
 };
-/* Everything on the disk is durable on return. root_fd: its root directory; young: it may be so, and then it
- * stays so, to be settled by the caller. Slow: for a worker. */
+/* Everything on the disk is durable on return. root_fd: its root directory; young: it is settled first. Slow:
+ * for a worker. */
 int disk_hold(struct disk_store *s, uint64_t number, unsigned index, int root_fd, bool young,
               struct disk_hold *ret, struct error *reterr);
 int disk_attach_held(struct disk_store *s, const struct disk_hold *h, struct disk_device *ret,

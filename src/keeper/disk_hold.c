@@ -35,7 +35,9 @@ int disk_hold(struct disk_store *s, uint64_t number, unsigned index, int root_fd
     int r = 0, mnt = -1;
     if (syncfs(root_fd) < 0)
         return error_sys(reterr, errno, "write a disk");
-    if (young) /* so far it was written to the host's page cache only */
+    if (young)
+        r = disk_settle(s, number, index, root_fd, reterr);
+    if (r == 0) /* without direct I/O, or while it is being settled by another, neither does that */
         r = disk_flush(s, number, reterr);
     if (r == 0)
         r = device_open(s, index, &device, reterr);

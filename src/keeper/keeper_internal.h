@@ -100,13 +100,10 @@ void box_forget_all(struct keeper *k);
 struct settle { /* embedded in a box */
     struct timer timer;
     struct keeper *keeper;
-    const struct sandbox *sb;
+    struct sandbox *sb;
 };
-void settle_later(struct keeper *k, struct settle *s, const struct sandbox *sb); /* if its disk is young */
-bool settle_cancel(
-    struct settle *s); /* true: the disk is young still; fine when there is nothing to cancel */
-void settle_now(struct keeper *k, uint64_t disk, unsigned loop_index,
-                int root_fd); /* which stays the caller's */
+void settle_later(struct keeper *k, struct settle *s, struct sandbox *sb); /* if its disk is young */
+void settle_cancel(struct settle *s); /* fine when there is nothing to cancel */
 
 /* disks that stay mounted (kept.c) */
 void kept_release(struct keeper *k, size_t leave); /* all but that many, the longest asleep first */

@@ -51,6 +51,7 @@ struct sandbox {
     struct cgroup *cgroup;
     int disk_fd; /* the root of its disk, or -1 (adopted) */
     unsigned loop_index;
+    bool young;    /* its disk is so still, see settle.c */
     bool adopted;  /* not our child: its exit status is not ours to read ... */
     int told_exit; /* ... but the agent tells it before it ends; -1: not yet */
 };

@@ -250,7 +250,7 @@ static bool disk_stays(struct keeper_env *env, struct sandbox *sb, int watch, st
 {
     struct error e = {0};
     struct disk_hold hold = {.fd = -1};
-    int r = disk_hold(env->disks, sb->spec.disk, sb->loop_index, sb->disk_fd, sb->spec.fresh_disk, &hold, &e);
+    int r = disk_hold(env->disks, sb->spec.disk, sb->loop_index, sb->disk_fd, sb->young, &hold, &e);
     if (r == 0 && !root_wait(watch))
         r = error_set(&e, EBUSY, "its last sandbox's root is still there");
     if (r == 0) {

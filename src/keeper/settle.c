@@ -2,9 +2,8 @@
 /* settle.c: ends the youth of the disks of sandboxes that live longer than a moment (see disk.h).
  *
  * The work waits for the real disk, so a worker of its own does it, with a descriptor of its own for the file
- * system: a sandbox that ends meanwhile is unmounted a little later. A sandbox that goes to sleep in its
- * first seconds does not wait for it either: its disk is flushed, and settled behind the answer. A keeper
- * that dies in those seconds leaves the disk young; it is flushed when its sandbox goes to sleep. */
+ * system: a sandbox that ends meanwhile is unmounted a little later. A keeper that dies in those seconds
+ * leaves the disk young; it is flushed when its sandbox goes to sleep. */
 #include "base/log.h"
 #include "keeper/disk.h"
 #include "keeper/keeper_internal.h"
@@ -39,10 +38,11 @@ static void settle_done(struct job *j)
     free(job);
 }
 
-void settle_now(struct keeper *k, uint64_t disk, unsigned loop_index, int root_fd)
+static void youth_over(struct timer *t)
 {
+    struct settle *s = container_of(t, struct settle, timer);
     struct settle_job *job = calloc(1, sizeof *job);
-    int fd = fcntl(root_fd, F_DUPFD_CLOEXEC, 0);
+    int fd = fcntl(s->sb->disk_fd, F_DUPFD_CLOEXEC, 0);
     if (!job || fd < 0) {
         log_warn("a disk stays without barriers: %s", strerror(job ? errno : ENOMEM));
         free(job);
@@ -50,31 +50,25 @@ void settle_now(struct keeper *k, uint64_t disk, unsigned loop_index, int root_f
         return;
     }
     *job = (struct settle_job){.job = {.run = settle_run, .done = settle_done},
-                               .keeper = k,
-                               .disk = disk,
-                               .loop_index = loop_index,
+                               .keeper = s->keeper,
+                               .disk = s->sb->spec.disk,
+                               .loop_index = s->sb->loop_index,
                                .fd = fd};
-    workers_submit(k->settlers, &job->job, false);
+    s->sb->young = false;
+    workers_submit(s->keeper->settlers, &job->job, false);
 }
 
-static void youth_over(struct timer *t)
-{
-    struct settle *s = container_of(t, struct settle, timer);
-    settle_now(s->keeper, s->sb->spec.disk, s->sb->loop_index, s->sb->disk_fd);
-}
-
-void settle_later(struct keeper *k, struct settle *s, const struct sandbox *sb)
+void settle_later(struct keeper *k, struct settle *s, struct sandbox *sb)
 {
     s->keeper = k;
     s->sb = sb;
-    if (sb->spec.fresh_disk && sb->disk_fd >= 0)
+    sb->young = sb->spec.fresh_disk && sb->disk_fd >= 0;
+    if (sb->young)
         loop_timer_start(k->loop, &s->timer, YOUTH_MS, youth_over);
 }
 
-bool settle_cancel(struct settle *s)
+void settle_cancel(struct settle *s)
 {
-    bool young = loop_timer_running(&s->timer);
-    if (young)
+    if (s->keeper)
         loop_timer_stop(s->keeper->loop, &s->timer);
-    return young;
 }

@@ -50,8 +50,7 @@ def test_DOS_24_process_numbers_run_out(short):
 
     def refused():
         r = d.request("PUT", "/v1/sandbox/second", {})
-        if r.status == 201:  # the host is looked at once in a while
-            d.destroy("second")
+        if r.status == 500:  # the host is looked at once in a while; meanwhile what hides its setting keeps /proc from being mounted
             return False
         assert r.status == 429 and r.json["code"] == "HOST_FULL" and "tasks" in r.json["message"], r.body
         return int(r.headers["retry-after"]) > 0

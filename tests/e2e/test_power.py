@@ -18,7 +18,8 @@ NO_LOG_FLUSH = 2
 
 
 class DataDisk:
-    """A file system of its own for a daemon's data, which can lose its power or its health."""
+    """A file system of its own for a daemon's data, which can lose its power or its health. It is mounted in a namespace that only this daemon is in:
+    others would take a copy of the mount along and keep it in use."""
 
     def __init__(self, d, directory):
         self.image, self.point = f"{directory}/{d.name}.img", d.data
@@ -26,31 +27,42 @@ class DataDisk:
             f.truncate(1 << 30)
         subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=1,lazy_journal_init=1", self.image], check=True)
         os.makedirs(self.point)
+        self.holder = subprocess.Popen(["unshare", "--mount", "sleep", "infinity"])
+        self.enter = ["nsenter", "-t", str(self.holder.pid), "-m"]
+        wait_for(lambda: os.readlink(f"/proc/{self.holder.pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"), what="a mount namespace")
+        self.view = f"/proc/{self.holder.pid}/root{self.point}"
+        d.prefix = self.enter
         self.mount()
 
+    def inside(self, *command, check=True):
+        return subprocess.run([*self.enter, *command], capture_output=True, text=True, check=check)
+
     def mount(self):
-        subprocess.run(["mount", "-o", "loop,errors=remount-ro", self.image, self.point], check=True)
+        self.inside("mount", "-o", "loop,errors=remount-ro", self.image, self.point)
 
     def unmount(self):
-        wait_for(lambda: subprocess.run(["umount", self.point], capture_output=True).returncode == 0, 20, "the end of its use")
+        wait_for(lambda: self.inside("umount", self.point, check=False).returncode == 0, 20, "the end of its use")
         used = lambda: subprocess.run(["losetup", "-j", self.image], capture_output=True, text=True).stdout
         wait_for(lambda: not used(), 20, "the end of its use in other mount namespaces")
 
     def pull_the_plug(self):
-        fd = os.open(self.point, os.O_RDONLY)
+        fd = os.open(self.view, os.O_RDONLY)
         try:
             fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
         finally:
             os.close(fd)
 
     def turn_read_only(self):
-        device = os.path.basename(subprocess.run(["findmnt", "-no", "SOURCE", self.point], capture_output=True, text=True,
-                                                 check=True).stdout.strip())
+        device = os.path.basename(self.inside("findmnt", "-no", "SOURCE", self.point).stdout.strip())
         trigger = f"/sys/fs/ext4/{device}/trigger_fs_error"
         if not os.access(trigger, os.W_OK):
             pytest.skip(f"needs {trigger}")
         with open(trigger, "w") as f:
             f.write("test")
+
+    def close(self):
+        self.holder.kill()
+        self.holder.wait()
 
 
 def end_everything(d):
@@ -87,8 +99,8 @@ def disk(daemon_factory, tmp_path):
             d.stop()
         for pid in sandbox_processes(d):
             os.kill(pid, signal.SIGKILL)
-        if os.path.ismount(disk.point):
-            disk.unmount()
+        disk.close()  # the mount goes with its namespace
+        d.prefix = ()
 
 
 def test_REC_07_reboot(daemon_factory):
@@ -159,12 +171,12 @@ def test_REC_08_loss_of_power(disk, seed):
     data.unmount()
     data.mount()
     for db in ("keeper.db", "gateway/state.db"):
-        check = subprocess.run(["python3", "-c", "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('PRAGMA integrity_check').fetchone()[0])",
-                                f"{d.data}/{db}"], capture_output=True, text=True)
+        check = data.inside("python3", "-c", "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute('PRAGMA integrity_check').fetchone())",
+                            f"{d.data}/{db}", check=False)
         assert check.stdout.strip() == "ok", (db, check)
-    for path in glob.glob(d.data + "/**/*.db*", recursive=True):  # looked at by root; the gateway's are its own
-        if "/gateway/" in path:
-            os.chown(path, os.stat(d.data + "/gateway").st_uid, os.stat(d.data + "/gateway").st_gid)
+    owner = os.stat(data.view + "/gateway")
+    for path in glob.glob(data.view + "/gateway/state.db*"):  # looked at by root; they are the gateway's own
+        os.chown(path, owner.st_uid, owner.st_gid)
     d.start()
     listed = {s["id"]: s for s in d.request("GET", "/v1/sandbox").json["sandboxes"]}
     for w in work:

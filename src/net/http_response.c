@@ -6,8 +6,9 @@
  * until HTTP_SEND_NOW bytes. Framing headers are the server's alone: a handler's Content-Length and
  * Transfer-Encoding are left out. A header that would break the head (CR, LF, NUL, a name that is no token)
  * turns the answer into a 500. */
-#include "net/http_internal.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "net/http_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ static const char *date_now(struct http_server *s)
     static const char days[][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
     static const char months[][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                      "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-    time_t t = time(NULL);
+    time_t t = (time_t)(clock_wall_ms() / 1000);
     if (t != s->date_second) {
         struct tm tm;
         if (!gmtime_r(&t, &tm))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lifecycle_internal.h: shared by lifecycle.c (the state machine), lifecycle_table.c (which sandboxes there
- * are), lifecycle_commit.c (what is on disk), lifecycle_idle.c (freezing and sleeping) and lifecycle_pulse.c
- * (is the agent alive). */
+ * are), lifecycle_use.c (who uses them), lifecycle_commit.c (what is on disk), lifecycle_idle.c (freezing and
+ * sleeping) and lifecycle_pulse.c (is the agent alive). */
 #pragma once
 
 #include "gateway/lifecycle.h"
@@ -37,6 +37,7 @@ void sandbox_reap_later(struct sandbox *sb); /* forgotten from the loop if nobod
 void sandbox_found(struct sandbox *sb, enum sandbox_state state, uint64_t generation);
 /* The one place where the next step is decided. */
 void sandbox_advance(struct sandbox *sb);
+void sandbox_begin_start(struct sandbox *sb); /* also of one that seems to run, and does not */
 void sandbox_fail_waiting(struct sandbox *sb, const struct problem *p);
 bool sandbox_alive(const struct sandbox *sb); /* RUNNING or FROZEN */
 void sandbox_ask_keeper(struct sandbox *sb, enum keeper_type type, int fd, keeper_done *done);

@@ -6,6 +6,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import silica
+from lab import LabDaemon
 
 
 def missing():
@@ -26,18 +27,28 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=why))
 
 
-@pytest.fixture
-def daemon_factory():
+def cleaned_up(construct):
+    """Yields a function that constructs daemons, which are cleaned up afterwards."""
     made = []
 
     def make(name="t", **kwargs):
-        d = silica.Daemon(name, **kwargs)
-        made.append(d)
-        return d
+        made.append(construct(name, **kwargs))
+        return made[-1]
 
     yield make
     for d in made:
         d.cleanup()
+
+
+@pytest.fixture
+def daemon_factory():
+    yield from cleaned_up(silica.Daemon)
+
+
+@pytest.fixture
+def lab_daemon(own_lab):
+    """Daemons in a lab of the test's own."""
+    yield from cleaned_up(lambda name, **kwargs: LabDaemon(own_lab, name, **kwargs))
 
 
 @pytest.fixture(scope="module")

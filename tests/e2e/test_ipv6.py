@@ -53,20 +53,6 @@ def own_lab(tmp_path):
     made.close()
 
 
-@pytest.fixture
-def lab_daemon(own_lab):
-    made = []
-
-    def make(name, **kwargs):
-        d = LabDaemon(own_lab, name, **kwargs)
-        made.append(d)
-        return d
-
-    yield make
-    for d in made:
-        d.cleanup()
-
-
 def address6(d, sandbox):
     r = d.request("GET", f"/v1/sandbox/{sandbox}/network").json
     inside = re.findall(r"inet6 (\S+)/127", d.out(sandbox, "ip -6 addr show dev eth0"))

@@ -34,20 +34,6 @@ def own_lab(tmp_path):
     made.close()
 
 
-@pytest.fixture
-def lab_daemon(own_lab):
-    made = []
-
-    def make(name, **kwargs):
-        d = LabDaemon(own_lab, name, **kwargs)
-        made.append(d)
-        return d
-
-    yield make
-    for d in made:
-        d.cleanup()
-
-
 def table(d):
     return d.lab.on_host("nft", "list", "table", "inet", f"silica-{d.instance}")
 

@@ -264,7 +264,7 @@ def test_save_and_start(daemon, box, asleep):
 def test_save_keeps_processes_running(daemon, box):
     load(daemon, oci.image([tiny()]), "proc:1")
     create(daemon, box, "proc:1")
-    daemon.out(box, "(while true; do echo x >> /root/ticks; sleep 0.01; done) >/dev/null 2>&1 &")
+    daemon.out(box, "> /root/ticks; (while true; do echo x >> /root/ticks; sleep 0.01; done) >/dev/null 2>&1 &")
     count = lambda: int(daemon.out(box, "wc -l < /root/ticks"))
     silica.wait_for(lambda: count() > 5, what="the process's work")
     threads = [threading.Thread(target=save, args=(daemon,), kwargs={"sandbox": box, "name": f"proc:s{i}"}) for i in range(3)]

@@ -4,9 +4,9 @@
  * Theory of operation
  * The keeper clones this process into its namespaces and then, from outside, maps its ids, moves it into its
  * control groups and builds its root file system. The child waits for that root on sync_fd, assembles the
- * mount tree in and around it, gives up what is left of its rights and becomes the agent. It runs in a copy
- * of a threaded process, so it allocates nothing and takes no lock: system calls only. A failing step is
- * reported by number; success is the end of file that exec causes. */
+ * mount tree in and around it, gives up what is left of its rights and becomes the agent. It runs in the
+ * keeper's own memory (cloner.c), so it allocates nothing, takes no lock and changes nothing: system calls
+ * only. A failing step is reported by number; success is the end of file that exec causes. */
 #include "keeper/child.h"
 #include "agent/control.h"
 #include "keeper/child_mounts.h"
@@ -68,21 +68,25 @@ struct received {
     int volumes[KEEPER_VOLUMES_MAX];
 };
 
-static int wait_for_mount(const struct child_plan *p, int *ret_fd)
-{
-    char go;
-    ssize_t n = socket_recv_fd(p->sync_fd, &go, sizeof go, ret_fd);
-    if (n == 0)
-        return -EPIPE; /* the keeper gave up or is gone */
-    return n < 0 ? (int)n : *ret_fd < 0 ? -EBADMSG : 0;
-}
-
+/* Volumes in the order of the plan, then the root. */
 static int wait_for_root(const struct child_plan *p, struct received *m)
 {
-    int r = 0;
-    for (size_t i = 0; i < p->volume_count && r == 0; i++)
-        r = wait_for_mount(p, &m->volumes[i]);
-    return r < 0 ? r : wait_for_mount(p, &m->root);
+    for (size_t i = 0; i <= ARRAY_SIZE(m->volumes); i++) {
+        int fd;
+        char what;
+        ssize_t n = socket_recv_fd(p->sync_fd, &what, sizeof what, &fd);
+        if (n == 0)
+            return -EPIPE; /* the keeper gave up or is gone */
+        if (n < 0 || fd < 0)
+            return n < 0 ? (int)n : -EBADMSG;
+        if (what == CHILD_MOUNT_ROOT) {
+            m->root = fd;
+            return 0;
+        }
+        if (i < ARRAY_SIZE(m->volumes))
+            m->volumes[i] = fd;
+    }
+    return -EBADMSG;
 }
 
 static int become_root_inside(void)
@@ -261,6 +265,8 @@ static int run_step(const struct child_plan *p, enum step step, struct received 
 _Noreturn void child_run(const struct child_plan *p)
 {
     struct received mounts = {.root = -1};
+    struct child_report here = {CHILD_STEP_CLONE, 0};
+    (void)send(p->sync_fd, &here, sizeof here, MSG_NOSIGNAL); /* a keeper that is gone is noticed later */
     for (int step = 0; step < STEP_COUNT; step++) {
         int r = run_step(p, (enum step)step, &mounts);
         if (r < 0) {

@@ -7,9 +7,10 @@
 
 struct eth0;
 
-/* Everything the child needs, prepared before the clone: from then on it makes system calls only. */
+/* Everything the child needs. The descriptors have to be there before the clone, the rest before it gets its
+ * root: until then it waits, in the same memory (cloner.c). */
 struct child_plan {
-    int sync_fd; /* SOCK_SEQPACKET: the root mount comes in, a struct child_report goes out */
+    int sync_fd; /* SOCK_SEQPACKET: mounts come in, the root's last; struct child_report goes out */
     int device_mounts[HOST_DEVICE_COUNT]; /* detached copies of the host's nodes */
     int agent_fd, http_fd, control_fd;
     const char *hostname;
@@ -26,6 +27,10 @@ struct child_plan {
     char *const *envp;
 };
 
+/* What comes with a mount. */
+enum { CHILD_MOUNT_VOLUME = 'v', CHILD_MOUNT_ROOT = 'g' };
+enum { CHILD_STEP_CLONE = -1 }; /* before its own first step; without an error: it runs */
+
 struct child_report {
     int32_t step;
     int32_t err;
@@ -34,7 +39,8 @@ struct child_report {
 const char *child_step_name(int step);
 bool child_step_is_volumes(int step); /* its failure is about a path that a caller chose */
 
-/* Never returns: ends in the agent, or reports the failing step on sync_fd and exits. */
+/* Never returns: says that it runs, then ends in the agent, or reports the failing step on sync_fd and exits.
+ */
 _Noreturn void child_run(const struct child_plan *plan);
 
 /* The capability sets of security.md section 9, as bit masks; the posture check compares with them. */

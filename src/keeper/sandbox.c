@@ -9,6 +9,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "keeper/child.h"
+#include "keeper/cloner.h"
 #include "keeper/image.h"
 #include "keeper/mount_util.h"
 #include "keeper/process.h"
@@ -39,6 +40,7 @@ struct build {
     struct image image;
     struct disk_device disk;
     struct child_plan child;
+    struct cloner cloner;
     struct eth0 eth0;
     char *envp[ENV_MAX];
     char *user, *workdir; /* the image's, as settings of the agent (src/agent/settings.h) */
@@ -223,29 +225,13 @@ static int step_clone(struct build *b, struct error *reterr)
     b->child.sync_fd = b->sync[1];
     prepare_child(b);
 
-    int pidfd = -1, group = cgroup_clone_fd(sb->cgroup);
-    struct clone_args args = {
-        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-                 CLONE_PIDFD | (group >= 0 ? CLONE_INTO_CGROUP : 0),
-        .pidfd = (uint64_t)(uintptr_t)&pidfd,
-        .exit_signal = SIGCHLD,
-        .cgroup = group >= 0 ? (uint64_t)group : 0,
-    };
-    /* cloned with the range's own id, the user namespace belongs to that id and has kernel pools of its own
-     */
-    int r = host_become(sandbox_uid(b->env, sb->spec.slot));
+    int r = cloner_start(&b->cloner, &b->child, sandbox_uid(b->env, sb->spec.slot),
+                         cgroup_clone_fd(sb->cgroup), b->sync[0], reterr);
+    sb->pidfd = b->cloner.pidfd;
     if (r < 0)
-        return error_sys(reterr, -r, "take the sandbox's id");
-    long pid = syscall(SYS_clone3, &args, sizeof args);
-    if (pid == 0)
-        child_run(&b->child);
-    int err = errno;
-    host_become_root();
-    if (pid < 0)
-        return error_sys(reterr, err, "clone into new namespaces");
+        return r;
     close_fd(&b->sync[1]);
-    sb->pid = (pid_t)pid;
-    sb->pidfd = pidfd;
+    sb->pid = b->cloner.pid;
     r = process_start_time(sb->pid, &sb->start_time);
     return r < 0 ? error_sys(reterr, -r, "read the start time") : 0;
 }
@@ -257,6 +243,7 @@ static void undo_clone(struct build *b)
         while (waitid(P_PIDFD, (id_t)b->sb->pidfd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR)
             ;
     }
+    cloner_finish(&b->cloner);
     close_fd(&b->sb->pidfd);
     close_fd(&b->sync[0]);
     close_fd(&b->sync[1]);
@@ -333,7 +320,7 @@ static int step_volumes(struct build *b, struct error *reterr)
             r = cgroup_set_limits(b->sb->cgroup, &b->sb->spec.limits, dev, reterr); /* of I/O there, too */
         if (r < 0)
             return r;
-        if (socket_send_fd(b->sync[0], "v", 1, mnt) < 0)
+        if (socket_send_fd(b->sync[0], &(char){CHILD_MOUNT_VOLUME}, 1, mnt) < 0)
             return error_sys(reterr, errno, "hand over a volume");
     }
     return 0;
@@ -351,7 +338,7 @@ static int step_root(struct build *b, struct error *reterr)
                         &root, reterr);
     if (r < 0)
         return r;
-    if (socket_send_fd(b->sync[0], "g", 1, root) < 0)
+    if (socket_send_fd(b->sync[0], &(char){CHILD_MOUNT_ROOT}, 1, root) < 0)
         return error_sys(reterr, errno, "hand over the root file system");
     return 0;
 }
@@ -447,6 +434,7 @@ static void build_init(struct build *b, struct keeper_env *env, struct sandbox *
 /* What only the build needed; the sandbox itself holds the rest from inside. */
 static void build_done(struct build *b)
 {
+    cloner_finish(&b->cloner);
     undo_ids(b);
     close_fd(&b->sync[0]);
     undo_devices(b);

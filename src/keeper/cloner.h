@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cloner.h: the first process of a sandbox, cloned without a copy of the keeper's memory. */
+#pragma once
+
+#include "keeper/child.h"
+
+#include <linux/sched.h>
+#include <pthread.h>
+
+struct cloner {
+    const struct child_plan *plan;
+    uint32_t uid; /* whose the user namespace will be */
+    struct clone_args args;
+    pid_t pid;
+    int pidfd;
+    pthread_t thread;
+    bool running; /* the thread has to be joined */
+};
+
+/* Clones; returns when the process runs, which then waits on plan->sync_fd for its root. line is the other
+ * end of that channel, group a v2 group to be cloned into or -1. c and plan stay where they are until
+ * cloner_finish. */
+int cloner_start(struct cloner *c, const struct child_plan *plan, uint32_t uid, int group, int line,
+                 struct error *reterr);
+/* Once the process has become another program or has ended; before that it waits. */
+void cloner_finish(struct cloner *c);

@@ -48,7 +48,7 @@ def thaw_and_wake(host):
     bare = host.special_daemon("bare", 0, ["--kept-disks", "0", "--uid-base", str(0x64000000)])  # as if all had slept for long
     me, other = Caller(daemon), Caller(bare)
     other_size = json.dumps({"limits": {"memory": "900MiB"}})  # the pool has none of it
-    cold, made, warm, thawed, slept, woken, late = [], [], [], [], [], [], []
+    cold, made, bald, warm, thawed, slept, woken, late = [], [], [], [], [], [], [], []
     for i in range(rounds):
         name = f"life-{i}"
         cold.append(me.true(name))
@@ -58,18 +58,20 @@ def thaw_and_wake(host):
         slept.append(me.call("POST", f"{name}/sleep"))
         woken.append(me.true(name))
         me.call("DELETE", name)
-        other.true(name)
+        bald.append(other.call("PUT", name, "{}") + other.true(name))
         other.call("POST", f"{name}/sleep")
         late.append(other.true(name))
         other.call("DELETE", name)
         made.append(me.call("PUT", f"made-{i}", other_size) + me.true(f"made-{i}"))
         me.call("DELETE", f"made-{i}")
     report.times("One command (`true`) by the state of its sandbox", {"running": warm, "frozen": thawed, "asleep, disk kept": woken,
-                                                                       "asleep, disk let go": late, "unknown, from the pool": cold, "unknown, made for it": made}, "running")
+                                                                       "asleep, disk let go": late, "unknown, from the pool": cold, "unknown, of another size": made,
+                                                                       "unknown, nothing prepared": bald}, "running")
     report.target("thaw: more than warm, p50", percentile(thawed, 50) - percentile(warm, 50), 1.0)
     report.times("Putting a sandbox to sleep", {"until answered": slept}, "until answered")
-    report.note("what sleeps has a disk of its own, which no prepared sandbox has: waking makes everything but the disk")
-    report.target("wake from sleep: x cold start without the pool", percentile(woken, 50) / percentile(made, 50), 1.0, "x")
+    report.note("what sleeps has a disk of its own, which no prepared sandbox has: waking builds its root and starts agent and shell, in a berth")
+    report.target("wake from sleep: x cold start, nothing prepared", percentile(woken, 50) / percentile(bald, 50), 1.0, "x")
+    report.target("wake from sleep: x cold start from the pool", percentile(woken, 50) / percentile(cold, 50), 1.0, "x")
     daemon.cleanup()
     bare.cleanup()
 

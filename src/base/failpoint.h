@@ -5,7 +5,9 @@
  * SILICA_FAIL=start:3 makes step 3 of every start fail; SILICA_CRASH=start:3 kills the process there. A count
  * behind a further colon (start:3:2) lets the first two pass.
  *
- *   start   the steps of a sandbox's creation (sandbox.c)
+ *   start   the steps of a sandbox's creation (sandbox.c) ...
+ *   berth   ... and of its first half (berth.c)
+ *   lift    the move of an agent out of the workload's groups (only a crash)
  *   end     its removal: 0 asked for, 1 out of the ledger, 2 without processes, 3 without disk (only a crash)
  *   adopt   a sandbox found at start: 0 it runs, 1 it has its box (only a crash)
  *   image   the messages of an image worker (imager_run.c)

@@ -14,6 +14,7 @@
  * A box that was never on disk (a first START that failed) is freed as if it had not been. */
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "keeper/berth.h"
 #include "keeper/box_internal.h"
 #include "keeper/record.h"
 
@@ -137,7 +138,7 @@ static void box_end(struct box *b, int polite_ms, uint64_t remove_disk, void (*d
     struct keeper *k = b->keeper;
     struct sandbox *sb = b->sb;
     unwatch(b);
-    if (b->changing) {
+    if (b->changing || b->lifting) {
         b->state = BOX_BUSY;
         b->end.wanted = true;
         b->end.polite_ms = polite_ms;
@@ -250,6 +251,7 @@ void box_started(struct box *b, struct sandbox *sb)
     }
     b->state = BOX_RUNNING;
     settle_later(k, &b->settle, sb);
+    box_lift(b);
     if (b->is_new && !b->committing) {
         b->row.disk = sb->spec.disk;
         b->committing = true;
@@ -291,11 +293,14 @@ static int build_submit(struct box *b, struct error *reterr)
     struct build_job *job = calloc(1, sizeof *job);
     if (!job)
         return error_sys(reterr, ENOMEM, "start a sandbox");
-    int r = keeper_slot_take(k, &job->spec.slot, reterr);
+    job->spec.berth = berths_take(k, b->network, &b->terms);
+    int r = job->spec.berth ? 0 : keeper_slot_take(k, &job->spec.slot, reterr);
     if (r < 0) {
         free(job);
         return r;
     }
+    if (job->spec.berth)
+        job->spec.slot = job->spec.berth->spec.slot;
     job->job = (struct job){.run = build_run, .done = build_done};
     job->box = b;
     job->spec.fresh_disk = b->is_new;
@@ -314,7 +319,6 @@ static int build_submit(struct box *b, struct error *reterr)
     b->state = BOX_BUSY;
     k->jobs++;
     workers_submit(k->builders, &job->job, true);
-    hasten_start(k);
     return 0;
 }
 
@@ -373,7 +377,7 @@ static void box_start(struct box *b)
     /* a prepared one has the usual name and nothing mounted */
     bool plain = !b->sidecar && !b->current->request.hostname[0] && !b->current->request.volumes[0].name[0];
     struct sandbox *sb = b->is_new && plain ? pool_take(k, b->row.image, &b->row.limits, b->network) : NULL;
-    if (sb && b->network && (b->terms.listed || !keeper_policy_empty(&b->terms.policy)))
+    if (sb && b->network && !network_terms_plain(&b->terms))
         box_adapt(b, sb);
     else if (sb)
         box_started(b, sb);

@@ -18,7 +18,9 @@ struct box {
     bool network;    /* for its next start */
     bool sidecar;
     struct network_terms terms; /* with network */
-    bool changing; /* its network is being changed, or its disk read, on a worker; an end waits for that */
+    bool lifting;               /* see lift.c; an end waits for that ... */
+    bool changing; /* ... and for this: its network is being changed, or its disk read, on a worker; an end
+                      waits for that */
     bool saving;   /* its disk is read: nothing runs meanwhile, and `frozen` is how it is to be afterwards */
     struct {
         bool wanted;
@@ -53,6 +55,7 @@ void box_started(struct box *b, struct sandbox *sb);
 void box_next(struct box *b);
 /* The change is over: ends the sandbox if somebody asked for that meanwhile. */
 void box_end_if_wanted(struct box *b);
+void box_lift(struct box *b); /* lift.c: it runs, and may be low */
 
 /* Unmounts the disk of one that sleeps; it is BUSY meanwhile. */
 void box_let_go(struct box *b);

@@ -126,11 +126,8 @@ int cgroup_create(struct cgroup_host *h, unsigned slot, const struct limits *l, 
         return error_sys(reterr, ENOMEM, "make the groups of slot %u", slot);
 
     int r = group_mkdir(g, reterr);
-    if (r == 0) {
+    if (r == 0)
         r = cgroup_limits_apply(h, slot, l, io_dev, reterr);
-        if (r < 0 && reterr)
-            (void)error_prefix(reterr, "slot %u", slot);
-    }
     if (r == 0) {
         r = group_open_clone_fd(g);
         if (r < 0)
@@ -176,10 +173,12 @@ int cgroup_adopt(struct cgroup_host *h, unsigned slot, struct cgroup **ret, stru
 
 int cgroup_set_limits(struct cgroup *g, const struct limits *l, dev_t io_dev, struct error *reterr)
 {
-    int r = cgroup_limits_apply(g->host, g->slot, l, io_dev, reterr);
-    if (r < 0 && reterr)
-        (void)error_prefix(reterr, "slot %u", g->slot);
-    return r;
+    return cgroup_limits_apply(g->host, g->slot, l, io_dev, reterr);
+}
+
+int cgroup_limit_io(struct cgroup *g, const struct limits *l, dev_t io_dev, struct error *reterr)
+{
+    return cgroup_io_apply(g->host, g->slot, l, io_dev, reterr);
 }
 
 int cgroup_clone_fd(const struct cgroup *g)
@@ -240,17 +239,6 @@ static int tree_attach(const struct cgroup *g, const struct cgroup_tree *t, enum
     return cgroup_file_write(t->prefix_fd, procs, value);
 }
 
-void cgroup_host_hasten(const struct cgroup_host *h)
-{
-    /* behind the last number that a process can have, so that the kernel waits, looks and finds nobody */
-    static const char nobody[] = "2147483647";
-    for (size_t i = 0; i < h->tree_count; i++)
-        if (h->trees[i].version == CGROUP_V1 && h->trees[i].controllers) {
-            (void)cgroup_file_write(h->trees[i].prefix_fd, "cgroup.procs", nobody); /* always -ESRCH */
-            return;
-        }
-}
-
 int cgroup_attach(struct cgroup *g, pid_t pid, struct error *reterr)
 {
     if (pid <= 0) /* the kernel would take 0 for the keeper itself */
@@ -264,17 +252,30 @@ int cgroup_attach(struct cgroup *g, pid_t pid, struct error *reterr)
     return 0;
 }
 
-int cgroup_attach_work(struct cgroup *g, pid_t pid, struct error *reterr)
+/* Within the hierarchies that tell the workload from the agent. */
+static int attach_divided(struct cgroup *g, pid_t pid, bool work, struct error *reterr)
 {
     if (pid <= 0)
         return error_set(reterr, EINVAL, "%d is not a process", pid);
     for (size_t i = 0; i < g->host->tree_count; i++) {
         const struct cgroup_tree *t = &g->host->trees[i];
-        int r = t->dirs & BIT(CGROUP_DIR_WORK) ? tree_attach(g, t, CGROUP_DIR_WORK, pid) : 0;
+        enum cgroup_dir dir = work ? CGROUP_DIR_WORK : agent_dir(t);
+        int r = t->dirs & BIT(CGROUP_DIR_WORK) ? tree_attach(g, t, dir, pid) : 0;
         if (r < 0)
-            return error_sys(reterr, -r, "move process %d into the work group of slot %u", pid, g->slot);
+            return error_sys(reterr, -r, "move process %d into the %s of slot %u", pid, dir_name(dir),
+                             g->slot);
     }
     return 0;
+}
+
+int cgroup_attach_work(struct cgroup *g, pid_t pid, struct error *reterr)
+{
+    return attach_divided(g, pid, true, reterr);
+}
+
+int cgroup_lift(struct cgroup *g, pid_t pid, struct error *reterr)
+{
+    return attach_divided(g, pid, false, reterr);
 }
 
 int cgroup_usage_read(struct cgroup *g, struct cgroup_usage *ret)

@@ -49,17 +49,18 @@ int cgroup_create(struct cgroup_host *h, unsigned slot, const struct limits *l, 
 /* The groups of a slot made by an earlier keeper. -ENOENT when there are none. */
 int cgroup_adopt(struct cgroup_host *h, unsigned slot, struct cgroup **ret, struct error *reterr);
 int cgroup_set_limits(struct cgroup *g, const struct limits *l, dev_t io_dev, struct error *reterr);
+/* Only those of I/O on this device, all the others stay. */
+int cgroup_limit_io(struct cgroup *g, const struct limits *l, dev_t io_dev, struct error *reterr);
 
 int cgroup_clone_fd(
     const struct cgroup *g); /* v2 directory for CLONE_INTO_CGROUP, or -1: then use cgroup_attach for all */
-/* After a pause the first move of a process into a v1 group waits until every cpu has passed through the
- * scheduler (5 ms and more); those that follow soon do not. Waits so on behalf of a move to come; moves
- * nobody. */
-void cgroup_host_hasten(const struct cgroup_host *h);
 /* Moves PID 1 into every v1 group of the sandbox (and v2 when it was not cloned into it). */
 int cgroup_attach(struct cgroup *g, pid_t pid, struct error *reterr);
 /* Moves the spawner (a process of the sandbox) into the workload's groups. */
 int cgroup_attach_work(struct cgroup *g, pid_t pid, struct error *reterr);
+
+/* Moves PID 1 out of them again. */
+int cgroup_lift(struct cgroup *g, pid_t pid, struct error *reterr);
 
 int cgroup_usage_read(struct cgroup *g, struct cgroup_usage *ret);
 int cgroup_freeze(struct cgroup *g, bool frozen,

@@ -86,6 +86,8 @@ size_t cgroup_settings_plan(const enum cgroup_version version[], const struct li
                             struct cgroup_setting out[CGROUP_SETTINGS_MAX]);
 int cgroup_limits_apply(const struct cgroup_host *h, unsigned slot, const struct limits *l, dev_t io_dev,
                         struct error *reterr);
+int cgroup_io_apply(const struct cgroup_host *h, unsigned slot, const struct limits *l, dev_t io_dev,
+                    struct error *reterr); /* those of I/O alone */
 int cgroup_usage_of(const struct cgroup_host *h, unsigned slot, struct cgroup_usage *ret);
 
 /* cgroup_devices.c */

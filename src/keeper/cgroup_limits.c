@@ -126,12 +126,9 @@ static int setting_write(const struct cgroup_host *h, unsigned slot, const struc
     return r == -ENOENT && s->optional ? 0 : r;
 }
 
-int cgroup_limits_apply(const struct cgroup_host *h, unsigned slot, const struct limits *l, dev_t io_dev,
-                        struct error *reterr)
+static int settings_write(const struct cgroup_host *h, unsigned slot, const struct cgroup_setting *settings,
+                          size_t n, struct error *reterr)
 {
-    struct cgroup_setting settings[CGROUP_SETTINGS_MAX];
-    size_t n = cgroup_settings_plan(h->version, l, io_dev, settings);
-
     for (size_t i = 0; i < n; i++) {
         int r = setting_write(h, slot, &settings[i]);
         /* v1 refuses a memory limit above memory and swap together: when raising, the next setting goes first
@@ -142,11 +139,28 @@ int cgroup_limits_apply(const struct cgroup_host *h, unsigned slot, const struct
                 r = setting_write(h, slot, &settings[i]);
         }
         if (r < 0)
-            return error_sys(reterr, -r, "set %s%s to '%s'",
+            return error_sys(reterr, -r, "slot %u: set %s%s to '%s'", slot,
                              settings[i].dir == CGROUP_DIR_WORK ? "work/" : "", settings[i].file,
                              settings[i].value);
     }
     return 0;
+}
+
+int cgroup_limits_apply(const struct cgroup_host *h, unsigned slot, const struct limits *l, dev_t io_dev,
+                        struct error *reterr)
+{
+    struct cgroup_setting settings[CGROUP_SETTINGS_MAX];
+    size_t n = cgroup_settings_plan(h->version, l, io_dev, settings);
+    return settings_write(h, slot, settings, n, reterr);
+}
+
+int cgroup_io_apply(const struct cgroup_host *h, unsigned slot, const struct limits *l, dev_t io_dev,
+                    struct error *reterr)
+{
+    struct cgroup_setting settings[CGROUP_SETTINGS_MAX];
+    const enum cgroup_version io_alone[CGROUP_CONTROLLER_COUNT] = {[CGROUP_IO] = h->version[CGROUP_IO]};
+    size_t n = cgroup_settings_plan(io_alone, l, io_dev, settings);
+    return settings_write(h, slot, settings, n, reterr);
 }
 
 static int memory_usage(const struct cgroup_tree *t, unsigned slot, struct cgroup_usage *u)

@@ -39,6 +39,52 @@ const uint64_t child_agent_caps = BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(C
 
 enum { FD_AGENT = 5, FD_SYNC = 6 }; /* behind AGENT_HTTP_FD and AGENT_CONTROL_FD; both closed by exec */
 
+enum step {
+    STEP_CLOSE,
+    STEP_ROOT,
+    STEP_CGROUP_NAMESPACE,
+    STEP_IDS,
+    STEP_MOUNTS,
+    STEP_NETWORK,
+    STEP_MASKS,
+    STEP_SEAL,
+    STEP_VOLUMES,
+    STEP_PIVOT,
+    STEP_LOOPBACK,
+    STEP_HOSTNAME,
+    STEP_KEYRING,
+    STEP_SIGNALS,
+    STEP_DESCRIPTORS,
+    STEP_CAPABILITIES,
+    STEP_NO_NEW_PRIVS,
+    STEP_SECCOMP,
+    STEP_EXEC,
+    STEP_COUNT,
+};
+
+static const char *const step_name[] = {
+    [STEP_CLOSE] = "close the keeper's descriptors",
+    [STEP_ROOT] = "receive the root file system",
+    [STEP_CGROUP_NAMESPACE] = "enter a control group namespace",
+    [STEP_IDS] = "become root inside",
+    [STEP_MOUNTS] = "mount the file systems",
+    [STEP_NETWORK] = "configure its network link",
+    [STEP_MASKS] = "mask kernel files",
+    [STEP_SEAL] = "write the namespaces' limits and make kernel files read-only",
+    [STEP_VOLUMES] = "mount its volumes",
+    [STEP_PIVOT] = "change the root directory",
+    [STEP_LOOPBACK] = "bring up the loopback interface",
+    [STEP_HOSTNAME] = "set the host name",
+    [STEP_KEYRING] = "take a new session keyring",
+    [STEP_SIGNALS] = "reset signals",
+    [STEP_DESCRIPTORS] = "arrange descriptors",
+    [STEP_CAPABILITIES] = "drop capabilities",
+    [STEP_NO_NEW_PRIVS] = "set no_new_privs",
+    [STEP_SECCOMP] = "load the seccomp filter",
+    [STEP_EXEC] = "execute the agent",
+};
+_Static_assert(ARRAY_SIZE(step_name) == STEP_COUNT, "name every step");
+
 /* Closes every descriptor but those of the plan, first of all: the copies of the keeper's own would keep its
  * sockets alive after it died, its end of our start-up channel among them. */
 static int close_foreign(const struct child_plan *p)
@@ -64,29 +110,44 @@ static int close_foreign(const struct child_plan *p)
 
 /* What the keeper made for us after the clone. */
 struct received {
+    bool own_cgroups;
     int root;
     int volumes[KEEPER_VOLUMES_MAX];
 };
 
-/* Volumes in the order of the plan, then the root. */
+static int say(const struct child_plan *p, int step, int err)
+{
+    struct child_report report = {step, err};
+    return send(p->sync_fd, &report, sizeof report, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* After the move into the groups: earlier, /proc/self/cgroup would show the host's names. */
+static int enter_cgroup_namespace(struct received *m)
+{
+    if (!m->own_cgroups && unshare(CLONE_NEWCGROUP) < 0)
+        return -errno;
+    m->own_cgroups = true;
+    return 0;
+}
+
 static int wait_for_root(const struct child_plan *p, struct received *m)
 {
-    for (size_t i = 0; i <= ARRAY_SIZE(m->volumes); i++) {
-        int fd;
+    for (size_t volumes = 0;;) {
+        int fd, r;
         char what;
         ssize_t n = socket_recv_fd(p->sync_fd, &what, sizeof what, &fd);
-        if (n == 0)
-            return -EPIPE; /* the keeper gave up or is gone */
-        if (n < 0 || fd < 0)
-            return n < 0 ? (int)n : -EBADMSG;
-        if (what == CHILD_MOUNT_ROOT) {
+        if (n <= 0)
+            return n < 0 ? (int)n : -EPIPE; /* the keeper gave up or is gone */
+        if (what == CHILD_GROUPS) {
+            if ((r = enter_cgroup_namespace(m)) < 0 || (r = say(p, STEP_CGROUP_NAMESPACE, 0)) < 0)
+                return r;
+        } else if (what == CHILD_VOLUME && fd >= 0 && volumes < ARRAY_SIZE(m->volumes)) {
+            m->volumes[volumes++] = fd;
+        } else {
             m->root = fd;
-            return 0;
+            return what == CHILD_ROOT && fd >= 0 ? 0 : -EBADMSG;
         }
-        if (i < ARRAY_SIZE(m->volumes))
-            m->volumes[i] = fd;
     }
-    return -EBADMSG;
 }
 
 static int become_root_inside(void)
@@ -156,52 +217,6 @@ static int drop_capabilities(void)
     return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
-enum step {
-    STEP_CLOSE,
-    STEP_ROOT,
-    STEP_CGROUP_NAMESPACE,
-    STEP_IDS,
-    STEP_MOUNTS,
-    STEP_NETWORK,
-    STEP_MASKS,
-    STEP_SEAL,
-    STEP_VOLUMES,
-    STEP_PIVOT,
-    STEP_LOOPBACK,
-    STEP_HOSTNAME,
-    STEP_KEYRING,
-    STEP_SIGNALS,
-    STEP_DESCRIPTORS,
-    STEP_CAPABILITIES,
-    STEP_NO_NEW_PRIVS,
-    STEP_SECCOMP,
-    STEP_EXEC,
-    STEP_COUNT,
-};
-
-static const char *const step_name[] = {
-    [STEP_CLOSE] = "close the keeper's descriptors",
-    [STEP_ROOT] = "receive the root file system",
-    [STEP_CGROUP_NAMESPACE] = "enter a control group namespace",
-    [STEP_IDS] = "become root inside",
-    [STEP_MOUNTS] = "mount the file systems",
-    [STEP_NETWORK] = "configure its network link",
-    [STEP_MASKS] = "mask kernel files",
-    [STEP_SEAL] = "write the namespaces' limits and make kernel files read-only",
-    [STEP_VOLUMES] = "mount its volumes",
-    [STEP_PIVOT] = "change the root directory",
-    [STEP_LOOPBACK] = "bring up the loopback interface",
-    [STEP_HOSTNAME] = "set the host name",
-    [STEP_KEYRING] = "take a new session keyring",
-    [STEP_SIGNALS] = "reset signals",
-    [STEP_DESCRIPTORS] = "arrange descriptors",
-    [STEP_CAPABILITIES] = "drop capabilities",
-    [STEP_NO_NEW_PRIVS] = "set no_new_privs",
-    [STEP_SECCOMP] = "load the seccomp filter",
-    [STEP_EXEC] = "execute the agent",
-};
-_Static_assert(ARRAY_SIZE(step_name) == STEP_COUNT, "name every step");
-
 const char *child_step_name(int step)
 {
     return step >= 0 && step < STEP_COUNT ? step_name[step] : "start";
@@ -219,9 +234,8 @@ static int run_step(const struct child_plan *p, enum step step, struct received 
         return close_foreign(p);
     case STEP_ROOT:
         return wait_for_root(p, m);
-    case STEP_CGROUP_NAMESPACE: /* after the move into the groups: earlier, /proc/self/cgroup would show host
-                                   names */
-        return unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
+    case STEP_CGROUP_NAMESPACE:
+        return enter_cgroup_namespace(m);
     case STEP_IDS:
         return become_root_inside();
     case STEP_MOUNTS:
@@ -265,8 +279,7 @@ static int run_step(const struct child_plan *p, enum step step, struct received 
 _Noreturn void child_run(const struct child_plan *p)
 {
     struct received mounts = {.root = -1};
-    struct child_report here = {CHILD_STEP_CLONE, 0};
-    (void)send(p->sync_fd, &here, sizeof here, MSG_NOSIGNAL); /* a keeper that is gone is noticed later */
+    (void)say(p, CHILD_STEP_CLONE, 0); /* a keeper that is gone is noticed later */
     for (int step = 0; step < STEP_COUNT; step++) {
         int r = run_step(p, (enum step)step, &mounts);
         if (r < 0) {

@@ -27,9 +27,12 @@ struct child_plan {
     char *const *envp;
 };
 
-/* What comes with a mount. */
-enum { CHILD_MOUNT_VOLUME = 'v', CHILD_MOUNT_ROOT = 'g' };
-enum { CHILD_STEP_CLONE = -1 }; /* before its own first step; without an error: it runs */
+/* What the keeper says on sync_fd, a byte each. The mounts come with a descriptor, volumes in the order of
+ * the plan and the root last. CHILD_GROUPS may come first: it is in its groups, and has to say when it has
+ * entered a namespace of them. */
+enum { CHILD_GROUPS = 'c', CHILD_VOLUME = 'v', CHILD_ROOT = 'r' };
+enum { CHILD_TIMEOUT_MS = 10000 }; /* for each of its answers */
+enum { CHILD_STEP_CLONE = -1 };    /* before its own first step; without an error: it runs */
 
 struct child_report {
     int32_t step;

@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-enum { STACK_BYTES = 256 << 10, START_TIMEOUT_MS = 10000 };
+enum { STACK_BYTES = 256 << 10 };
 
 /* The C library's syscall() will not do: the child would overwrite the address that the parent returns to. */
 static __attribute__((noinline)) long clone_and_run(struct clone_args *args, const struct child_plan *plan)
@@ -91,7 +91,7 @@ int cloner_start(struct cloner *c, const struct child_plan *plan, uint32_t uid, 
         return error_sys(reterr, -r, "start the thread that clones");
     struct child_report report;
     struct pollfd p = {.fd = line, .events = POLLIN};
-    if (poll(&p, 1, START_TIMEOUT_MS) <= 0 || recv(line, &report, sizeof report, MSG_DONTWAIT) < 0)
+    if (poll(&p, 1, CHILD_TIMEOUT_MS) <= 0 || recv(line, &report, sizeof report, MSG_DONTWAIT) < 0)
         return error_set(reterr, ETIMEDOUT, "the first process does not get on");
     return report.err ? error_sys(reterr, report.err, "clone into new namespaces") : 0;
 }

@@ -7,7 +7,13 @@
 #include "base/log.h"
 #include "keeper/network.h"
 
-enum { KEEPER_TLS_MAX = 8, KEEPER_LISTEN_MAX = 8, KEEPER_POOL_MAX = 64, KEEPER_KEPT_MAX = 1024 };
+enum {
+    KEEPER_TLS_MAX = 8,
+    KEEPER_LISTEN_MAX = 8,
+    KEEPER_POOL_MAX = 64,
+    KEEPER_BERTHS_MAX = 16,
+    KEEPER_KEPT_MAX = 1024
+};
 
 enum keeper_network_mode {
     KEEPER_MODE_AUTO, /* public where the host can, otherwise none and a warning */
@@ -24,6 +30,7 @@ struct keeper_config {
     const char *image;      /* default image */
     struct limits limits;   /* default limits */
     unsigned pool;          /* sandboxes kept ready */
+    unsigned berths;        /* places kept ready for sandboxes that are not from the pool */
     unsigned kept_disks;    /* of sleeping sandboxes, mounted ... */
     int64_t kept_disks_ms;  /* ... for so long */
     uint32_t uid_base;      /* first id of the pool of ranges, a multiple of 65536 */

@@ -34,9 +34,9 @@ struct kept { /* boxes whose disk stays mounted while they sleep, see kept.c */
     struct timer expiry; /* of the oldest */
 };
 
-struct hasten { /* see hasten.c */
-    struct job job;
-    bool under_way;
+struct berths { /* see berths.c */
+    struct berth_job *waiting[KEEPER_BERTHS_MAX];
+    size_t count, building;
 };
 
 struct keeper {
@@ -60,7 +60,7 @@ struct keeper {
     unsigned next_slot; /* where the search for a free one begins */
     struct pool pool;
     struct kept kept;
-    struct hasten hasten;
+    struct berths berths;
     struct source gateway; /* our end of the socketpair */
     int gateway_fd;
     struct outgoing *outbox, **outbox_last; /* replies that wait for room in the socket */
@@ -123,13 +123,18 @@ void keeper_image_save_refuse(struct keeper *k, const struct keeper_request *q, 
 /* volumes (keeper_volume.c) */
 void volume_request(struct keeper *k, const struct keeper_request *q);
 
-/* starts that somebody waits for (hasten.c) */
-void hasten_start(struct keeper *k); /* one was submitted: call it behind that */
-
 /* pool (pool.c) */
 void pool_refill(struct keeper *k);
 struct sandbox *pool_take(struct keeper *k, const char *image, const struct limits *limits, bool network);
+void pool_failed(struct keeper *k); /* to make one: the next try has to wait */
 void pool_stop(struct keeper *k);
+
+/* places for sandboxes that are not from the pool (berths.c) */
+struct berth;
+void berths_refill(struct keeper *k); /* by pool_refill */
+/* One for a sandbox with this network, whose slot is taken for it; or NULL. */
+struct berth *berths_take(struct keeper *k, bool network, const struct network_terms *terms);
+void berths_stop(struct keeper *k);
 
 /* line to the gateway (link.c) */
 int link_start(struct keeper *k, struct error *reterr);

@@ -47,6 +47,11 @@ static bool translate(const struct terms_file_ipv4 *old, struct terms_file *ret)
     return true;
 }
 
+bool network_terms_plain(const struct network_terms *t)
+{
+    return !t->listed && keeper_policy_empty(&t->policy);
+}
+
 int network_terms_write(int slot_dir_fd, const struct network_terms *t, struct error *reterr)
 {
     struct terms_file f = {

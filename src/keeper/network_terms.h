@@ -10,6 +10,7 @@ struct network_terms {
     struct keeper_policy policy;
 };
 
+bool network_terms_plain(const struct network_terms *t); /* everywhere, without limits */
 /* Written before the terms take effect. */
 int network_terms_write(int slot_dir_fd, const struct network_terms *t, struct error *reterr);
 /* What cannot be read is taken for the strictest: a list of nothing. No file: public, without limits. */

@@ -39,6 +39,12 @@ static void retry_fired(struct timer *t)
     pool_refill(container_of(t, struct keeper, pool.retry));
 }
 
+void pool_failed(struct keeper *k)
+{
+    k->pool.retry_ms = clock_mono_ms() + RETRY_MS;
+    loop_timer_start(k->loop, &k->pool.retry, RETRY_MS, retry_fired);
+}
+
 static void job_run(struct job *j)
 {
     struct pool_job *job = container_of(j, struct pool_job, job);
@@ -60,8 +66,7 @@ static void job_done(struct job *j)
     } else {
         log_warn("cannot prepare a sandbox: %s", job->error.msg);
         keeper_slot_release(k, job->spec.slot);
-        p->retry_ms = clock_mono_ms() + RETRY_MS;
-        loop_timer_start(k->loop, &p->retry, RETRY_MS, retry_fired);
+        pool_failed(k);
     }
     free(job);
     keeper_idle(k);
@@ -70,9 +75,10 @@ static void job_done(struct job *j)
 void pool_refill(struct keeper *k)
 {
     struct pool *p = &k->pool;
+    if (p->stopped || clock_mono_ms() < p->retry_ms || keeper_admit(k, NULL) < 0)
+        return;
     /* no more than the builder threads: starts that somebody waits for go first */
-    while (!p->stopped && p->building < BUILDING_MAX && p->ready_count + p->building < k->config->pool &&
-           clock_mono_ms() >= p->retry_ms && keeper_admit(k, NULL) == 0) {
+    while (p->building < BUILDING_MAX && p->ready_count + p->building < k->config->pool) {
         struct pool_job *job = calloc(1, sizeof *job);
         if (!job || keeper_slot_take(k, &job->spec.slot, NULL) < 0) {
             free(job);
@@ -89,6 +95,7 @@ void pool_refill(struct keeper *k)
         k->jobs++;
         workers_submit(k->builders, &job->job, false);
     }
+    berths_refill(k);
 }
 
 static bool alive(const struct sandbox *sb)
@@ -122,4 +129,5 @@ void pool_stop(struct keeper *k)
     loop_timer_stop(k->loop, &p->retry);
     while (p->ready_count)
         discard(k, p->ready[--p->ready_count]);
+    berths_stop(k);
 }

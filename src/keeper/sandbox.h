@@ -22,8 +22,14 @@ struct keeper_env {
     struct network *network;    /* NULL: no sandbox has one */
 };
 
+enum { SANDBOX_IDS = 65536 }; /* users and groups of each */
+
+struct berth;
+
 struct sandbox_spec {
     unsigned slot;
+    struct berth *berth; /* made before, in this slot and with this network; the start takes it, whatever
+                            becomes of it. NULL: it makes its own */
     uint64_t disk;
     bool fresh_disk;                   /* write a new image first, and remove it when the start fails */
     const struct disk_hold *held_disk; /* it is mounted already, and stays the caller's; NULL, or fd -1: not.
@@ -49,6 +55,7 @@ struct sandbox {
     int64_t control_since_ms; /* its messages are counted, second by second */
     unsigned control_count;
     struct cgroup *cgroup;
+    bool low;    /* the agent and who it starts are in the workload's groups, see lift.c */
     int disk_fd; /* the root of its disk, or -1 (adopted) */
     unsigned loop_index;
     bool young;    /* its disk is so still, see settle.c */

@@ -81,7 +81,8 @@ static int place(struct sandbox *sb, pid_t pid, struct error *reterr)
     if (pid <= 0 || process_namespace(sb->pid, "pid", &ours) < 0 ||
         process_namespace(pid, "pid", &theirs) < 0 || ours != theirs)
         return error_set(reterr, EBADMSG, "a process that is not of this sandbox asked to be placed");
-    return cgroup_attach_work(sb->cgroup, pid, reterr);
+    /* who is started by a process of these groups is there already */
+    return sb->low ? 0 : cgroup_attach_work(sb->cgroup, pid, reterr);
 }
 
 /* An agent has little to say: its start, its end, a spawner now and then. */
@@ -342,6 +343,7 @@ int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, s
     }
     sb->spec.sidecar = rec.sidecar;
     sb->pidfd = take_fd(pidfd);
+    (void)cgroup_lift(sb->cgroup, sb->pid, NULL); /* if that keeper had no time for it */
     if (sandbox_control_connect(dir, sb, reterr) <
         0) /* it can do without: only a new spawner would have to wait */
         log_warn("slot %u: %s", slot, reterr ? reterr->msg : "no control line");

@@ -116,7 +116,8 @@ def differences(pid, caps, uid, agent=False):
         except OSError:
             continue
         if agent:
-            ok = re.match(r"socket:|anon_inode:\[?(eventpoll|signalfd|timerfd|eventfd|inotify)|pipe:|/dev/null$|/dev/\.s/|/var/tmp/", target)
+            ok = re.match(r"socket:|anon_inode:\[?(eventpoll|signalfd|timerfd|eventfd|inotify)|pipe:|/dev/null$|/dev/\.s/|/var/tmp/"
+                          r"|/proc/\d+/status$", target)  # the last: it looks whether a shell waits
         else:
             ok = re.match(r"socket:|pipe:|/dev/null$|/dev/\.s/|/memfd:", target)
         if agent and not ok:  # its directory of FIFOs

@@ -8,7 +8,8 @@ import subprocess
 import silica
 from silica import clean, ids_in_use, mounts, sandbox_processes, wait_for
 
-FEWEST_STEPS, MOST_STEPS = 16, 64  # of the creation plan; behind its last step nothing fails
+PLANS = (("start", 10), ("berth", 9))  # the two of a creation, and the least number of their steps; behind the last one nothing fails
+MOST_STEPS = 64
 
 
 def test_HYG_01_DOS_33_two_hundred_cycles(daemon_factory):
@@ -41,18 +42,19 @@ def test_HYG_02_failed_creates_leave_nothing(daemon_factory):
     """Each step of the plan is made to fail in turn."""
     d = daemon_factory("hyg2", pool=0)
     before = mounts()
-    for step in range(MOST_STEPS):
-        d.start(env={"SILICA_FAIL": f"start:{step}"})
-        r = d.request("PUT", "/v1/sandbox/x", {})
-        if r.status == 201:
-            d.destroy("x")
+    for plan, fewest in PLANS:
+        for step in range(MOST_STEPS):
+            d.start(env={"SILICA_FAIL": f"{plan}:{step}"})
+            r = d.request("PUT", "/v1/sandbox/x", {})
+            if r.status == 201:
+                d.destroy("x")
+                d.stop()
+                break
+            assert r.status == 500, (plan, step, r.body)
+            assert d.request("GET", "/v1/sandbox/x").status == 404
+            wait_for(lambda: clean(d), what=f"a clean host after {plan}:{step} failed")
             d.stop()
-            break
-        assert r.status == 500, (step, r.body)
-        assert d.request("GET", "/v1/sandbox/x").status == 404
-        wait_for(lambda: clean(d), what=f"a clean host after step {step} failed")
-        d.stop()
-    assert step >= FEWEST_STEPS
+        assert step >= fewest
     assert mounts() == before
     d.start()  # and without the fault it works
     assert d.out("x", "echo fine") == "fine"
@@ -62,21 +64,22 @@ def test_REC_02_kill_at_every_step_of_creation(daemon_factory):
     """kill -9 of the keeper at each step; the next start sweeps what was half made."""
     d = daemon_factory("rec2", pool=0)
     before = mounts()
-    for step in range(MOST_STEPS):
-        d.start(env={"SILICA_CRASH": f"start:{step}"})
-        try:
-            if d.request("PUT", "/v1/sandbox/x", {}).status in (200, 201):
-                d.destroy("x")
-                d.stop()
-                break
-        except (OSError, http.client.HTTPException):
-            pass
-        assert d.proc.wait(20) == -signal.SIGKILL
-        wait_for(lambda: not d.port_open(), what="the gateway's end")
-        d.start()
-        wait_for(lambda: clean(d), what=f"a clean host after a crash in step {step}")
-        d.stop()
-    assert step >= FEWEST_STEPS
+    for plan, fewest in PLANS:
+        for step in range(MOST_STEPS):
+            d.start(env={"SILICA_CRASH": f"{plan}:{step}"})
+            try:
+                if d.request("PUT", "/v1/sandbox/x", {}).status in (200, 201):
+                    d.destroy("x")
+                    d.stop()
+                    break
+            except (OSError, http.client.HTTPException):
+                pass
+            assert d.proc.wait(20) == -signal.SIGKILL
+            wait_for(lambda: not d.port_open(), what="the gateway's end")
+            d.start()
+            wait_for(lambda: clean(d), what=f"a clean host after a crash at {plan}:{step}")
+            d.stop()
+        assert step >= fewest
     assert mounts() == before
     d.start()
     assert d.out("x", "echo fine") == "fine"

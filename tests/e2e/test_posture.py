@@ -182,11 +182,13 @@ def test_ISO_16_missing_feature_refuses(daemon_factory):
     d = daemon_factory("iso16", pool=0)
     wanted = {"clone the first process", "map its ids", "build its root file system", "check its posture"}
     seen = set()
-    for step in range(64):
-        d.start(env={"SILICA_FAIL": f"start:{step}"})
+    for at in (f"{plan}:{step}" for plan in ("start", "berth") for step in range(16)):
+        d.start(env={"SILICA_FAIL": at})
         r = d.request("PUT", "/v1/sandbox/x", {})
         if r.status == 201:  # behind the last step
-            break
+            d.destroy("x")
+            d.stop()
+            continue
         assert r.status == 500 and r.json["code"] == "SANDBOX_START_FAILED", r.body
         seen |= {name for name in wanted if name in r.json["message"]}
         assert not d.leftovers()

@@ -57,13 +57,13 @@ def test_REC_03_removal(daemon_factory, step):
     assert mounts() == before
 
 
-@pytest.mark.parametrize("step", [3, 8, 13, 17])
+@pytest.mark.parametrize("step", ["start:3", "berth:5", "start:7", "start:11"])
 def test_REC_03_wake_up(daemon_factory, step):
     """A sleeping sandbox keeps its files, wherever its start is interrupted (attach, clone, root, record)."""
     d = daemon_factory("rec03w", pool=0).start()
     d.out("x", "echo kept > /workspace/f")
     d.stop()
-    assert crash(d, f"start:{step}", "POST", "/v1/sandbox/x/api/execute", {"command": "true"}) is None
+    assert crash(d, step, "POST", "/v1/sandbox/x/api/execute", {"command": "true"}) is None
     assert len(d.disks()) == 1 and not d.leftovers(), "swept at the start"
     assert d.out("x", "cat /workspace/f") == "kept"
     remove_and_look(d, "x")

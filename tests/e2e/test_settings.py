@@ -99,7 +99,7 @@ def test_processes_of_a_user_are_seen_and_ended(daemon, box):
     started = daemon.request("POST", f"{api}/start", {"command": script, "processId": "tree"})
     assert started.status == 200, started.body
     silica.wait_for(lambda: "ready" in daemon.request("GET", f"{api}/tree/logs").json["stdout"])
-    assert daemon.out(box, "pgrep -c sleep") == "3"
+    silica.wait_for(lambda: daemon.exec(box, "pgrep -c sleep")["stdout"].strip() == "3", what="the three, which may have been forked only")
     assert daemon.request("DELETE", f"{api}/tree").status == 200
     silica.wait_for(lambda: daemon.exec(box, "pgrep -c sleep")["stdout"] == "0", what="the end of the tree")
     r = daemon.request("POST", f"/v1/sandbox/{box}/api/execute", {"command": "sleep 1000", "timeoutMs": 300, "sessionId": "late"})

@@ -171,9 +171,9 @@ def test_what_sleeps_is_complete_in_its_image(daemon_factory, tmp_path, settled)
     assert told == ours
 
 
-@pytest.mark.parametrize("step", [3, 8, 13, 16])
+@pytest.mark.parametrize("step", ["start:3", "berth:5", "start:7", "start:10"])
 def test_a_wake_that_fails_keeps_the_disk(daemon_factory, step):
-    d = daemon_factory("wfail", pool=0).start(env={"SILICA_FAIL": f"start:{step}:1"})
+    d = daemon_factory("wfail", pool=0).start(env={"SILICA_FAIL": f"{step}:1"})
     d.out("a", "echo x > /workspace/f")
     sleep(d, "a")
     for _ in range(2):
@@ -186,9 +186,9 @@ def test_a_wake_that_fails_keeps_the_disk(daemon_factory, step):
     assert d.out("a", "cat /workspace/f") == "x"
 
 
-@pytest.mark.parametrize("step", [4, 14, 17])
+@pytest.mark.parametrize("step", ["berth:1", "start:8", "start:11"])
 def test_the_keeper_dies_in_a_wake(daemon_factory, step):
-    d = daemon_factory("wcrash", pool=0).start(env={"SILICA_CRASH": f"start:{step}:1"})
+    d = daemon_factory("wcrash", pool=0).start(env={"SILICA_CRASH": f"{step}:1"})
     d.out("a", "echo x > /workspace/f")
     sleep(d, "a")
     with pytest.raises(OSError):

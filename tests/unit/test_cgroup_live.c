@@ -454,25 +454,6 @@ static int main_fork(int sock, void *arg)
     return error == EAGAIN ? made : 100;
 }
 
-static size_t own_groups(char *out, size_t size)
-{
-    auto_close int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-    out[MAX(n, (ssize_t)0)] = '\0';
-    return (size_t)MAX(n, (ssize_t)0);
-}
-
-LIVE_TEST(hasten_moves_nobody)
-{
-    char before[4096], after[4096], procs[64];
-    CHECK(own_groups(before, sizeof before) > 0);
-    cgroup_host_hasten(f->host);
-    CHECK(own_groups(after, sizeof after) > 0);
-    CHECK_STREQ(after, before);
-    for (size_t i = 0; i < f->host->tree_count; i++)
-        CHECK_INT(cgroup_file_read(f->host->trees[i].prefix_fd, "cgroup.procs", procs, sizeof procs), 0);
-}
-
 LIVE_TEST(tasks_are_limited)
 {
     NEED(f, CGROUP_PIDS);

@@ -43,13 +43,14 @@ def gateway_pids(daemon):
 
 def streams(host, via, path):
     report = host.report
-    result = client("mix", host.amount(1000, 200), 0, plan=[
-        http("echo", via, "POST", path + "/api/execute/stream", {"command": "echo hi"}, '"complete"', '"type":"stdout"')])
-    report.failures("stream", result)
-    series = {"first byte": result.get("echo", "first"), "the output": result.get("echo", "mark"), "complete": result.get("echo")}
-    report.times("execute/stream of `echo`, since the request", series, failed=report.why(result))
-    report.target("stream echo: output arrives, p50", p50(series["the output"]), 0.5)
-    report.target("stream echo: complete, p50", p50(series["complete"]), 1.0)
+    for label, pause_ms in (("without a pause", 0), ("2 ms apart", 2)):
+        result = client("mix", host.amount(1000, 200), pause_ms, plan=[
+            http("echo", via, "POST", path + "/api/execute/stream", {"command": "echo hi"}, '"complete"', '"type":"stdout"')])
+        report.failures("stream", result)
+        series = {"first byte": result.get("echo", "first"), "the output": result.get("echo", "mark"), "complete": result.get("echo")}
+        report.times(f"execute/stream of `echo`, {label}, since the request", series, failed=report.why(result))
+        report.target(f"stream echo {label}: first byte, p50", p50(series["first byte"]), 0.5)
+        report.target(f"stream echo {label}: complete, p50", p50(series["complete"]), 1.0)
 
 
 def output(host, daemon, ways):

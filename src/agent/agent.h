@@ -49,7 +49,9 @@ struct agent {
     uint64_t tag_next;
     struct list leftovers; /* struct leftover: pipes nobody listens to any more */
     size_t leftover_count;
-    unsigned spare_count; /* processes that wait for something to do, see shell_start.c */
+    struct shell *spare_next; /* which makes its spare when a process ends, or NULL */
+    int64_t last_end_us;      /* of a process of any session */
+    unsigned spare_count;     /* processes that wait for something to do, see shell_start.c */
 
     struct watches *watches;       /* made by the first watch */
     struct exposed_ports *exposed; /* of old clients; made by the first one */

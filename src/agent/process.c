@@ -220,7 +220,8 @@ static void finish(struct process *p)
     notify(p);
     if (p->number)
         shell_start_clean(p->agent, p->number); /* after the news: nobody waits for it */
-    process_unref(p);                           /* the running one's */
+    shell_spare_now(p->agent);
+    process_unref(p); /* the running one's */
 }
 
 static void tap_end(struct process *p)

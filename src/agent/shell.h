@@ -78,3 +78,5 @@ int shell_start(struct shell *sh, struct shell_start *s, struct error *reterr);
 void shell_command_pause(struct shell_command *c);
 void shell_command_resume(struct shell_command *c);
 void shell_start_clean(struct agent *a, unsigned number);
+/* A process has ended: now is the time for what was put off until then. */
+void shell_spare_now(struct agent *a);

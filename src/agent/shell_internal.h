@@ -54,6 +54,7 @@ struct shell {
         int rest_fd;              /* of the shell, also while the spare is being made */
         struct process_rest rest; /* when it was made; more naps now: it may be out of date */
     } spare;
+    bool hurried; /* its last process was asked for right behind the end of another */
     struct deferred spare_soon;
     struct timer spare_timer; /* until it is given up */
 };

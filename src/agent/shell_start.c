@@ -11,8 +11,12 @@
  * spare. It is what a process forked later would be for as long as the shell executes nothing. A command
  * drops the spare. What else makes a shell run are signals: one with traps gets no spare, and whatever
  * happens to others (a job that ends) shows in the number of times they went to sleep. A spare that nobody
- * needs within SPARE_MS goes, with the memory it has. */
+ * needs within SPARE_MS goes, with the memory it has.
+ *
+ * When? If processes follow each other without a pause, at once. Otherwise when the one that was just started
+ * has ended, or after MAKE_MS: its output would come later if both wanted the processor. */
 #include "agent/shell_internal.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +24,8 @@
 
 enum {
     ANNOUNCE_MS = 6000,
+    HURRY_US = 700, /* about what it takes to make one */
+    MAKE_MS = 5,
     SPARE_MS = 1000,
     SPARES_MAX = 16, /* of all shells */
 };
@@ -206,6 +212,14 @@ static void forget_rest(struct shell *sh)
     close_fd(&sh->spare.rest_fd);
 }
 
+static void cancel_spare(struct shell *sh)
+{
+    if (sh->agent->spare_next == sh)
+        sh->agent->spare_next = NULL;
+    loop_undefer(sh->agent->loop, &sh->spare_soon);
+    loop_timer_stop(sh->agent->loop, &sh->spare_timer);
+}
+
 /* Leaves the process alone. */
 static struct shell_newborn take_spare(struct shell *sh)
 {
@@ -215,8 +229,7 @@ static struct shell_newborn take_spare(struct shell *sh)
         reaper_forget(sh->agent->reaper, &sh->spare.child);
         forget_rest(sh);
     }
-    loop_undefer(sh->agent->loop, &sh->spare_soon);
-    loop_timer_stop(sh->agent->loop, &sh->spare_timer);
+    cancel_spare(sh);
     return process;
 }
 
@@ -250,9 +263,9 @@ static void keep_spare(struct shell *sh)
     loop_timer_start(sh->agent->loop, &sh->spare_timer, SPARE_MS, spare_unneeded);
 }
 
-static void make_spare(struct deferred *d)
+static void make_spare(struct shell *sh)
 {
-    struct shell *sh = container_of(d, struct shell, spare_soon);
+    cancel_spare(sh);
     if (sh->dead || shell_busy(sh) || sh->agent->spare_count >= SPARES_MAX)
         return;
     int fd = process_rest_open(sh->child.pid);
@@ -266,9 +279,32 @@ static void make_spare(struct deferred *d)
     sh->agent->spare_count++;
 }
 
+static void spare_due(struct timer *t)
+{
+    make_spare(container_of(t, struct shell, spare_timer));
+}
+
+static void make_deferred(struct deferred *d)
+{
+    make_spare(container_of(d, struct shell, spare_soon));
+}
+
 static void spare_soon(struct shell *sh)
 {
-    loop_defer(sh->agent->loop, &sh->spare_soon, make_spare);
+    if (sh->hurried) {
+        loop_defer(sh->agent->loop, &sh->spare_soon, make_deferred);
+        return;
+    }
+    sh->agent->spare_next = sh;
+    loop_timer_start(sh->agent->loop, &sh->spare_timer, MAKE_MS, spare_due);
+}
+
+void shell_spare_now(struct agent *a)
+{
+    struct shell *sh = take_ptr(a->spare_next);
+    a->last_end_us = clock_mono_us();
+    if (sh)
+        loop_defer(a->loop, &sh->spare_soon, make_deferred);
 }
 
 /* Lets the spare run s; false: there is none, or it is out of date. */
@@ -293,6 +329,7 @@ static bool start_spare(struct shell *sh, struct shell_start *s)
 int shell_start(struct shell *sh, struct shell_start *s, struct error *reterr)
 {
     sh->starts_in_a_row++;
+    sh->hurried = clock_mono_us() - sh->agent->last_end_us < HURRY_US;
     if (start_spare(sh, s))
         return 0;
     int r = begin_birth(sh, s);

@@ -7,7 +7,7 @@ import os
 from foundation import agent_processes, agent_socket
 from harness import client, gateway, http, outcome, percentile
 
-ROOM = {"limits": {"memory": "4G", "disk": "8G", "tasks": 512, "ioBytesPerSecond": 10**11, "ioOperationsPerSecond": 10**6}}
+ROOM = {"limits": {"memory": "4G", "disk": "16G", "tasks": 512, "ioBytesPerSecond": 10**11, "ioOperationsPerSecond": 10**6}}
 LINE = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"
 OUTPUT = 100_000_000
 
@@ -146,7 +146,7 @@ def raw(host, daemon, via, path):
 
 def protocol(host):
     host.report.heading("the container protocol")
-    host.report.note("one sandbox with room (4 GiB of memory, 8 GiB of disk, one core), through the gateway unless said")
+    host.report.note("one sandbox with room (4 GiB of memory, 16 GiB of disk, one core), through the gateway unless said")
     daemon = host.daemon(0)
     r = daemon.request("PUT", "/v1/sandbox/proto", ROOM)
     assert r.status in (200, 201), (r.status, r.body)

@@ -29,7 +29,7 @@
 #define MiB (UINT64_C(1) << 20)
 
 enum flavour { WHOLE, ONLY_V1, ONLY_V2, ONLY_PIDS_V1 };
-enum { WAIT_MS = 10000 };
+enum { WAIT_MS = 60000 };
 
 struct fixture {
     struct cgroup_host *host;

@@ -32,10 +32,10 @@ static bool begin(void)
     return false;
 }
 
-/* Steps until cond holds; fails the test after five seconds. */
+/* Steps until cond holds; fails the test after a minute. */
 #define STEP_UNTIL(cond)                          \
     do {                                          \
-        int64_t end_ = clock_mono_ms() + 5000;    \
+        int64_t end_ = clock_mono_ms() + 60000;   \
         while (!(cond) && clock_mono_ms() < end_) \
             (void)loop_step(loop, 20);            \
         CHECK(cond);                              \
@@ -198,7 +198,7 @@ TEST(loop_timers_fire_in_the_order_of_their_deadlines)
     REQUIRE(begin());
     for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
         t[i].name = (char)('0' + delays[i]);
-        loop_timer_start(loop, &t[i].timer, delays[i], timer_note);
+        loop_timer_start(loop, &t[i].timer, delays[i] * 20, timer_note); /* apart, whenever each is started */
     }
     STEP_UNTIL(strlen(trace) == ARRAY_SIZE(t));
     CHECK_STREQ(trace, "0123456789");
@@ -416,7 +416,7 @@ TEST(loop_now_is_the_time_of_the_batch)
     (void)loop_step(loop, 0);
     int64_t now = loop_now_us(loop);
     CHECK(now <= clock_mono_us());
-    CHECK(clock_mono_us() - now < 5000000);
+    CHECK(clock_mono_us() - now < 60000000);
     loop_free(loop);
     loop_free(NULL);
 }

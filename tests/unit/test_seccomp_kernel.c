@@ -23,7 +23,7 @@
 #include <time.h>
 
 #define NR_CALLED     512
-#define PATIENCE_S    10
+#define PATIENCE_S    60
 #define CHILD_BROKEN  99
 #define NAMESPACE_ANY 0x7e020000
 #define HIGH_BITS     0xdeadbeef00000000u

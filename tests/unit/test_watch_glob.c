@@ -139,6 +139,6 @@ TEST(glob_never_explodes)
     REQUIRE(watch_glob_new(&p, 1, &g) == 0);
     int64_t before = clock_mono_ms();
     CHECK(!watch_glob_match(g, path));
-    CHECK(clock_mono_ms() - before < 5000); /* 0.05 s under the sanitizers */
+    CHECK(clock_mono_ms() - before < 30000); /* 0.05 s under the sanitizers */
     watch_glob_free(g);
 }

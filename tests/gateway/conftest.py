@@ -4,6 +4,7 @@ passes on, what it promises.
 
 SILICA_FAKE_KEEPER names the program.
 """
+import concurrent.futures
 import http.client
 import json
 import os
@@ -24,7 +25,7 @@ import pytest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from unwritten import checked
 
-DEADLINE = 20  # seconds; only a failing test waits that long
+DEADLINE = 60  # seconds; only a failing test waits that long
 TOKEN = "secret"
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -111,6 +112,30 @@ class Gateway:
         a = self.get(f"/v1/sandbox/{sandbox}")
         return a.json()["state"] if a.status == 200 else None
 
+    def starting(self, pool, sandbox):
+        """A sandbox that is starting, and a use that waits for it. "slow-*" take 300 ms: who looks too late tries another."""
+        for i in range(20):
+            name = f"{sandbox}-{i}"
+            use = pool.submit(self.api, name, "ping")
+            while not use.done():
+                if self.state(name) == "starting":
+                    return name, use
+            self.delete(name)
+        raise AssertionError(f"{sandbox} was never seen starting")
+
+    def use_and_watch(self, sandbox, path):
+        """Uses a sandbox; once it runs it does as long as the use lasts."""
+        def seen():
+            s = self.get(f"/v1/sandbox/{sandbox}").json()
+            return s["activeRequests"], s["state"]
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            use = pool.submit(self.api, sandbox, path)
+            until(lambda: use.done() or seen() == (1, "running"))
+            while (now := seen())[0]:
+                assert now[1] == "running"
+            return use.result()
+
     def raw(self, data, half_close=False):
         """Sends bytes and reads until the gateway closes or has answered once and is silent for a moment."""
         with self.connect() as s:
@@ -162,7 +187,7 @@ def read_until_quiet(s):
             if not piece:
                 return checked(got)
             got += piece
-            s.settimeout(0.3)  # an answer has begun; what belongs to it follows at once
+            s.settimeout(3)  # an answer has begun; what belongs to it follows
     except (socket.timeout, ConnectionResetError):
         return checked(got)
 

@@ -4,14 +4,13 @@
 SILICA_BASE_URL  a server to test; SILICA_HEADERS a JSON object of headers for every request
 SILICA_AGENT     without a URL: the agent to start as a plain program on a free port
 """
-import contextlib
+import concurrent.futures
 import http.client
 import itertools
 import json
 import os
-import random
+import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -43,12 +42,23 @@ class Api:
         self.prefix = parsed.path.rstrip("/")
         self.headers = {"X-Sandbox-Id": "test", **(headers or {})}
 
-    def open(self, method, path, body=None, headers=None, timeout=60):
+    def send(self, method, path, body=None, headers=None, timeout=60):
+        """Sends a request; its answer is connection.getresponse()."""
         connection = http.client.HTTPConnection(*self.address, timeout=timeout)
         data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
         merged = {"Content-Type": "application/json", **self.headers, **(headers or {})}
         merged = {k: v for k, v in merged.items() if v is not None}
         connection.request(method, self.prefix + path, body=data, headers=merged)
+        return connection
+
+    def hand_over(self, method, path, body=None, headers=None):
+        """Sends a request which the server has taken when this returns: it takes them in the order in which they come."""
+        connection = self.send(method, path, body, headers)
+        assert self.get("/api/ping").status == 200
+        return connection
+
+    def open(self, method, path, body=None, headers=None, timeout=60):
+        connection = self.send(method, path, body, headers, timeout)
         return connection, connection.getresponse()
 
     def request(self, method, path, body=None, headers=None, timeout=60):
@@ -124,38 +134,49 @@ class Api:
         return events
 
 
-def wait_until(condition, what, seconds=10):
+def wait_until(condition, what, seconds=60):
+    """Only a failing test waits that long."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"in vain: {what}"
         time.sleep(0.02)
 
 
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def meet(api, directory, sessions):
+    """Runs a command in each of these sessions at once. It succeeds when it has seen that all of them run."""
+    all_here = f"met=({directory}/*); [ ${{#met[@]}} = {len(sessions)} ]"
+    command = f"touch {directory}/$$; for i in {{1..500}}; do {all_here} && break; sleep 0.1; done; {all_here}"
+    with concurrent.futures.ThreadPoolExecutor(len(sessions)) as pool:
+        results = list(pool.map(lambda s: api.run(command, s), sessions))
+    assert [r["exitCode"] for r in results] == [0] * len(sessions)
+
+
 def text_of(events, kind="stdout"):
     return "".join(e["data"] for e in events if e["type"] == kind)
-
-
-def free_port():
-    """A port for a listener, not one of those that the kernel gives to outgoing connections: it stays free until it is used."""
-    while True:
-        with socket.socket() as s, contextlib.suppress(OSError):
-            s.bind(("127.0.0.1", random.randrange(20000, 32000)))
-            return s.getsockname()[1]
 
 
 def start_agent(arguments=(), environment=None, command=()):
     agent = os.environ.get("SILICA_AGENT")
     if not agent:
         pytest.skip("neither SILICA_BASE_URL nor SILICA_AGENT is set")
-    port = free_port()
     process = subprocess.Popen(
-        [agent, "--listen", f"127.0.0.1:{port}", *arguments, *command],
+        [agent, "--listen", "127.0.0.1:0", *arguments, *command],
         env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    process.stderr.readline()  # "listening on"
-    return process, Api(f"http://127.0.0.1:{port}")
+    said = process.stderr.readline().decode()
+    address = re.search(r"listening on (127\.0\.0\.1:\d+)", said)
+    assert address, said
+    return process, Api(f"http://{address[1]}")
 
 
 @pytest.fixture(scope="session")
@@ -167,7 +188,7 @@ def api():
     process, api = start_agent()
     yield api
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors.decode()
     assert b"Sanitizer" not in errors, errors.decode()
 
@@ -188,7 +209,7 @@ def own_agent():
     for process in running:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=120)
         assert b"Sanitizer" not in errors, errors.decode()
 
 

@@ -16,7 +16,7 @@ IMAGES = pathlib.Path(os.environ.get("SILICA_DATA", "/var/lib/silica")) / "image
 
 def works(command):
     try:
-        return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=300).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -146,7 +146,7 @@ def end_lab(lab):
     if not lab.process:
         return
     lab.process.send_signal(signal.SIGTERM)
-    _, errors = lab.process.communicate(timeout=60)
+    _, errors = lab.process.communicate(timeout=120)
     assert lab.process.returncode == 0, errors.decode()
     assert b"Sanitizer" not in errors, errors.decode()
 
@@ -186,6 +186,10 @@ class Folder:
         body = {"path": f"{self.path}/{name}", "content": content}
         self.api.out(f"mkdir -p $(dirname {body['path']})", sessionId="__DISABLE_SESSION__")
         assert self.api.post("/api/write", body).status == 200
+
+    def waiting(self, name):
+        """Python code that goes on when a file is there."""
+        return f"import os, time\nwhile not os.path.exists('{self.path}/{name}'): time.sleep(0.02)\n"
 
     def exists(self, name):
         return self.api.post("/api/exists", {"path": f"{self.path}/{name}"}).json["exists"]

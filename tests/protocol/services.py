@@ -5,10 +5,11 @@ import json
 
 # Answers by path; prints its port. Every request is logged as one line "METHOD PATH".
 HTTP = r"""
-import http.server, json, sys, time
+import http.server, json, sys, threading, time
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wanted = threading.Semaphore(0)  # pieces of /stream
 
     def answer(self, status, body=b"", **headers):
         self.send_response(status)
@@ -62,8 +63,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for i in range(3):
                 self.wfile.write(b"2\r\n%d\n\r\n" % i)
                 self.wfile.flush()
-                time.sleep(0.2)
+                self.wanted.acquire(timeout=60)
             self.wfile.write(b"0\r\n\r\n")
+        elif path == "/next":
+            self.wanted.release()
+            self.answer(200)
         else:
             text = json.dumps({"method": self.command, "path": self.path, "length": len(body),
                                "body": body[:1000].decode("latin-1"), "headers": dict(self.headers)})
@@ -120,6 +124,16 @@ def http_service(api, process_id=None, port=0, six=False):
 
 
 def free_port(api):
-    """A port of the sandbox on which nobody listens now."""
-    code = "import socket; s = socket.socket(); s.bind((\"127.0.0.1\", 0)); print(s.getsockname()[1])"
+    """A port of the sandbox on which nobody listens, nor will: the kernel gives none of these to outgoing connections."""
+    code = """
+import random, socket
+while True:
+    s = socket.socket()
+    try:
+        s.bind(("127.0.0.1", random.randrange(20000, 32000)))
+    except OSError:
+        continue
+    print(s.getsockname()[1])
+    break
+"""
     return int(api.out(f"python3 -c '{code}'", "__DISABLE_SESSION__", cwd="/"))

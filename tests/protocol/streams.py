@@ -2,9 +2,11 @@
 """An event stream that stays open while a test does something else."""
 import json
 
+import pytest
+
 
 class EventStream:
-    def __init__(self, api, path, body, headers=None, timeout=20):
+    def __init__(self, api, path, body, headers=None, timeout=60):
         self.connection, self.response = api.open("POST", path, body, headers, timeout)
         assert self.response.status == 200, self.response.read()[:500]
         self.seen = []
@@ -28,6 +30,12 @@ class EventStream:
             assert event is not None, f"the stream ended: {self.seen[first:]}"
             if wanted(event):
                 return self.seen[first:]
+
+    def nothing_for(self, seconds):
+        """Nothing comes in this time. The stream cannot be read afterwards."""
+        self.connection.sock.settimeout(seconds)
+        with pytest.raises(TimeoutError):
+            self.next()
 
     def rest(self):
         first = len(self.seen)

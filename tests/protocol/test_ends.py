@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from conftest import wait_until
+from conftest import alive, wait_until
 
 SESSIONLESS = "__DISABLE_SESSION__"
 HARMLESS = {"SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU"}
@@ -130,7 +130,7 @@ def daemon_pids(api, directory, name="pid"):
     return [int(p) for p in first] + [int(second)]
 
 
-def alive(api, pids):
+def still_there(api, pids):
     return [p for p in pids if api.run(f"kill -0 {p}", SESSIONLESS)["exitCode"] == 0]
 
 
@@ -138,21 +138,21 @@ def test_deleting_a_session_ends_its_daemons(api, session, other_session, direct
     api.run(daemon(directory), session)
     api.run(daemon(directory, "other"), other_session)
     pids, others = daemon_pids(api, directory), daemon_pids(api, directory, "other")
-    assert len(alive(api, pids)) >= 2
+    assert len(still_there(api, pids)) >= 2
     assert api.post("/api/session/delete", {"sessionId": session}).status == 200
-    assert alive(api, pids) == []
-    assert alive(api, others) == others  # of another session
+    assert still_there(api, pids) == []
+    assert still_there(api, others) == others  # of another session
     api.post("/api/session/delete", {"sessionId": other_session})
-    assert alive(api, others) == []
+    assert still_there(api, others) == []
 
 
 def test_deleting_a_session_ends_the_daemons_of_its_processes(api, session, process_id, directory):
     api.start(daemon(directory), session, processId=process_id)
     api.wait_process(process_id)
     pids = daemon_pids(api, directory)
-    assert alive(api, pids) == pids
+    assert still_there(api, pids) == pids
     api.post("/api/session/delete", {"sessionId": session})
-    assert alive(api, pids) == []
+    assert still_there(api, pids) == []
 
 
 @WHERE
@@ -162,15 +162,18 @@ def test_killing_a_process_ends_its_daemons_only(api, session, process_id, direc
     api.start(daemon(directory, "other") + "; sleep 60", where, processId=process_id + "-other")
     pids, others = daemon_pids(api, directory), daemon_pids(api, directory, "other")
     assert api.delete(f"/api/process/{process_id}").status == 200
-    assert alive(api, pids) == []
-    assert alive(api, others) == others
+    assert still_there(api, pids) == []
+    assert still_there(api, others) == others
     assert api.delete(f"/api/process/{process_id}-other").status == 200
-    assert alive(api, others) == []
+    assert still_there(api, others) == []
 
 
 def test_a_command_out_of_time_takes_its_daemons_along(api, directory):
-    assert api.run(daemon(directory) + "; sleep 60", SESSIONLESS, timeoutMs=1000)["exitCode"] == 124
-    assert alive(api, daemon_pids(api, directory)) == []
+    for limit in (1000, 5000, 25000):  # a slow machine needs longer to start them
+        assert api.run(daemon(directory) + "; sleep 60", SESSIONLESS, timeoutMs=limit)["exitCode"] == 124
+        if len(api.out(f"cat {directory}/*", SESSIONLESS).split()) == 2:
+            break
+    assert still_there(api, daemon_pids(api, directory)) == []
 
 
 def test_shutdown_ends_daemons(own_agent, tmp_path):
@@ -178,10 +181,8 @@ def test_shutdown_ends_daemons(own_agent, tmp_path):
     api.run(daemon(tmp_path), "s")
     pids = daemon_pids(api, tmp_path)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=15) == 0
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert process.wait(timeout=60) == 0
+    assert not any(alive(pid) for pid in pids)
 
 
 def test_kill_all_ends_many_at_once(own_agent):
@@ -193,7 +194,7 @@ def test_kill_all_ends_many_at_once(own_agent):
         wait_until(lambda: api.get(f"/api/process/p{i}/logs").json["stdout"], "the trap")
     begin = time.monotonic()
     assert api.delete("/api/process/kill-all", timeout=60).json["killedCount"] == 12
-    assert 4.5 < time.monotonic() - begin < 15
+    assert 4.5 < time.monotonic() - begin < 30  # one after the other they would need a minute
     assert {(p["status"], p["exitCode"]) for p in api.get("/api/process/list").json["processes"]} == {("killed", 137)}
 
 
@@ -227,4 +228,4 @@ def test_an_orphan_that_holds_the_output_costs_no_descriptors(own_agent):
     held = len(os.listdir(f"/proc/{process.pid}/fd"))
     for _ in range(100):
         api.out("(sleep 300 &)", "s")
-    assert len(os.listdir(f"/proc/{process.pid}/fd")) <= held + 2
+    wait_until(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) <= held + 2, "closed connections")

@@ -59,7 +59,7 @@ def agent():
     process, api = start_agent(environment={"IMAGE": "image", "LAYERED": "image", "LC_ALL": "POSIX"})
     yield api
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert b"Sanitizer" not in errors, errors.decode()
 
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Routing, methods, envelopes, the small routes, and the server as a program."""
 import json
+import os
 import signal
 import socket
 
 import pytest
-from conftest import wait_until
+from conftest import alive, wait_until
 
 
 def test_ping(api):
@@ -206,14 +207,14 @@ def test_envelope(api):
 
 
 def test_too_large_a_body(api):
-    with socket.create_connection(api.address, timeout=10) as s:
+    with socket.create_connection(api.address, timeout=60) as s:
         s.sendall(b"POST /api/execute HTTP/1.1\r\nHost: x\r\nContent-Length: 134217729\r\n\r\n")
         answer = s.recv(4096)
     assert answer.startswith(b"HTTP/1.1 413 ") and b"onnection: close" in answer
 
 
 def test_pipelined_requests(api):
-    with socket.create_connection(api.address, timeout=10) as s:
+    with socket.create_connection(api.address, timeout=60) as s:
         s.sendall(b"GET /api/ping HTTP/1.1\r\nHost: x\r\n\r\n" * 2 + b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         data = b"".join(iter(lambda: s.recv(65536), b""))
     assert data.count(b"HTTP/1.1 200 ") == 3
@@ -231,17 +232,17 @@ def test_session_ids_are_opaque(api):
 
 def test_supervised_command_fails(own_agent):
     process, _ = own_agent(command=["sh", "-c", "sleep 0.2; exit 7"])
-    assert process.wait(timeout=10) == 7
+    assert process.wait(timeout=60) == 7
 
 
 def test_supervised_command_dies_of_a_signal(own_agent):
     process, _ = own_agent(command=["sh", "-c", "kill -9 $$"])
-    assert process.wait(timeout=10) == 137
+    assert process.wait(timeout=60) == 137
 
 
 def test_supervised_command_cannot_be_started(own_agent):
     process, _ = own_agent(command=["/no/such/program"])
-    assert process.wait(timeout=10) == 1
+    assert process.wait(timeout=60) == 1
 
 
 def test_supervised_command_succeeds(own_agent):
@@ -266,12 +267,8 @@ def test_shutdown_kills_everything(own_agent, tmp_path, number):
     wait_until(lambda: (tmp_path / "cmd").exists() and (tmp_path / "cmd").read_text(), "the command")
     pids.append(int((tmp_path / "cmd").read_text()))
     process.send_signal(number)
-    assert process.wait(timeout=10) == 0
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            import os
-
-            os.kill(pid, 0)
+    assert process.wait(timeout=60) == 0
+    assert not any(alive(pid) for pid in pids)
 
 
 def test_the_agent_is_restartable_on_its_spawner_s_death(own_agent):
@@ -279,27 +276,16 @@ def test_the_agent_is_restartable_on_its_spawner_s_death(own_agent):
     children = f"/proc/{process.pid}/task/{process.pid}/children"
     with open(children) as f:
         spawner = int(f.read().split()[0])
-    import os
-
     os.kill(spawner, signal.SIGKILL)
     assert api.out("echo ok", "fresh") == "ok"
     assert api.out("echo ok", "__DISABLE_SESSION__") == "ok\n"
 
 
 def test_orphans_are_reaped(own_agent):
-    process, api = own_agent()
-    api.run("for i in 1 2 3 4 5; do (sleep 0.1 &) ; done", "s")
-    api.run("sleep 0.3", "s")
-
-    def zombies():
-        found = 0
-        with open(f"/proc/{process.pid}/task/{process.pid}/children") as f:
-            for pid in f.read().split():
-                with open(f"/proc/{pid}/stat") as stat:
-                    found += stat.read().rsplit(")", 1)[1].split()[0] == "Z"
-        return found
-
-    assert zombies() == 0
+    _, api = own_agent()
+    pids = api.out("for i in 1 2 3 4 5; do (sleep 0.1 & echo $!); done", "s").split()
+    assert len(pids) == 5
+    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the end of the last zombie")
 
 
 def test_json_numbers_and_types_are_tolerated(api, session):

@@ -173,7 +173,7 @@ def test_unknown_fields_are_ignored(api):
 
 
 def test_body_above_128_mib_is_refused(api):
-    connection = http.client.HTTPConnection(*api.address, timeout=30)
+    connection = http.client.HTTPConnection(*api.address, timeout=60)
     connection.putrequest("POST", api.prefix + "/api/write")
     for name, value in {**api.headers, "Content-Length": str(128 * 1024 * 1024 + 1)}.items():
         connection.putheader(name, value)

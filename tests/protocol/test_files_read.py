@@ -83,15 +83,15 @@ def test_read_waits_for_the_running_command(api, directory, session):
     done = []
     command = threading.Thread(target=lambda: done.append(api.run(f"cat {path}; echo late >{directory}/f.txt", session)))
     command.start()
-    wait_until(lambda: "cat" in sh(api, f"fuser {path} >/dev/null 2>&1; pgrep -fa 'cat {path}' || true"), "cat runs")
+    wait_until(lambda: sh(api, f"pgrep -xf 'cat {path}' || true"), "cat runs")
     answers = []
     reader = threading.Thread(target=lambda: answers.append(read(api, f"{directory}/f.txt", sessionId=session)))
     reader.start()
     assert read(api, "/proc/version")["success"]  # another session is not held up
     assert not answers
     sh(api, f"echo go >{path}")
-    command.join(20)
-    reader.join(20)
+    command.join(60)
+    reader.join(60)
     assert answers[0]["content"] == "late\n"
 
 

@@ -126,7 +126,7 @@ def test_write_busy_program(api, directory):
     sh(api, f"cp /bin/sleep {directory}/prog")
     process = api.start(f"{directory}/prog 60", processId=f"busy-{time.monotonic_ns()}")
     try:
-        wait_until(lambda: api.run(f"pgrep -f {directory}/prog", sessionId=NO_SESSION)["exitCode"] == 0, "it runs")
+        wait_until(lambda: api.run(f"pgrep -xf '{directory}/prog 60'", sessionId=NO_SESSION)["exitCode"] == 0, "it runs")
         fails(api, "write", 409, "RESOURCE_BUSY", path=f"{directory}/prog", content="x")
     finally:
         api.delete(f"/api/process/{process['processId']}")

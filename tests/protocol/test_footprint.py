@@ -21,8 +21,9 @@ def pss(pid):
 
 
 @pytest.mark.skipif(not is_static(), reason="counts for the static agent that sandboxes run")
-def test_idle_memory(sandbox):  # noqa: F811
-    """At most 300 KB, also after it has worked; pages that were needed for a moment are given back."""
+def test_idle_memory(sandbox, api):  # noqa: F811
+    """At most 300 KB, also after it has worked; pages that were needed for a moment are given back. Those of the program are shared
+    with other agents: there is one."""
     sandbox.boot()
     sandbox.out("seq 1 100000")
     wait_until(lambda: pss(sandbox.agent_pid()) <= 300, f"300 KB; now it has {pss(sandbox.agent_pid())} KB")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """POST /api/git/checkout."""
-import threading
+import json
 import time
 
 import pytest
@@ -219,19 +219,9 @@ def test_http(api, server, target, session):
 
 
 def test_runs_under_the_lock(api, root, target, session):
-    order = []
-
-    def slow():
-        api.run("sleep 0.7", session)
-        order.append("command")
-
-    thread = threading.Thread(target=slow)
-    thread.start()
-    time.sleep(0.2)  # the command must be first in the queue
+    command = api.hand_over("POST", "/api/execute", {"command": f"sleep 0.7; ls {target}", "sessionId": session})
     good(api, f"file://{root}/r.git", targetDir=target, sessionId=session)
-    order.append("clone")
-    thread.join()
-    assert order == ["command", "clone"]
+    assert json.loads(command.getresponse().read())["exitCode"] == 2  # it was not there yet
 
 
 # ------------------------------------------------------------------ credentials
@@ -363,7 +353,7 @@ def test_timeout(api, server, target, session):
     response = checkout(api, f"http://127.0.0.1:{server[1]}/stall/r.git", timeoutMs=700, targetDir=target, sessionId=session)
     error = failure(response, 502, "GIT_NETWORK_ERROR")
     assert error["context"]["exitCode"] == 124
-    assert 0.6 < time.monotonic() - begin < 8
+    assert 0.6 < time.monotonic() - begin < 30
     assert api.run("echo on", session)["stdout"] == "on"
 
 

@@ -5,9 +5,10 @@ import json
 import os
 import subprocess
 import time
+from textwrap import indent
 
 import pytest
-from conftest import wait_until
+from conftest import alive, wait_until
 from interpreter import folder, javascript, lab, make, python  # noqa: F401
 
 CAP = 16 << 20
@@ -85,9 +86,10 @@ def test_int_02_death(lab, make, language, code, words):
     assert lab.run(check, context).text in ("False", "'undefined'")
 
 
-def test_int_02_death_between_runs_is_told_once(lab, python):
-    lab.run("import os, threading, time\nthreading.Timer(0.1, lambda: os._exit(7)).start()", python)
-    pid = int(lab.run("os.getpid()", python).text)
+def test_int_02_death_between_runs_is_told_once(lab, python, folder):
+    lab.run(f"import threading\ndef die():\n{indent(folder.waiting('go'), '    ')}    os._exit(7)\nthreading.Thread(target=die).start()", python)
+    pid = int(lab.run("import os; os.getpid()", python).text)
+    folder.write("go", "")
     wait_until(lambda: not os.path.exists(f"/proc/{pid}") if lab.process else time.sleep(0.5) or True, "it dies")
     answer = lab.refused("1", python)
     assert answer.status == 500 and answer.json["code"] == "INTERNAL_ERROR" and answer.json["details"]["contextId"] == python
@@ -116,9 +118,8 @@ def test_int_02_results_before_death_arrive(lab, python):
 )
 def test_int_03_endless(lab, python, code, dies):
     lab.run("state = 1", python)
-    begin = time.monotonic()
-    run = lab.run(code, python, timeout_ms=200)
-    assert run.error["ename"] == "TimeoutError" and time.monotonic() - begin < 10
+    run = lab.run(code, python, timeout_ms=1000)
+    assert run.error["ename"] == "TimeoutError"
     assert ("state is lost" in run.error["evalue"]) is dies
     assert lab.run("'state' in globals()", python).text == str(not dies)
 
@@ -198,25 +199,28 @@ def test_int_06_hostile_javascript(lab, javascript):
 # ---------------------------------------------------------------------- INT-07
 
 
-def test_int_07_background_output(lab, python, javascript):
+def test_int_07_background_output(lab, python, javascript, folder):
     lab.run("import threading, time\ndef later():\n    time.sleep(0.2)\n    print('from behind', flush=True)\nt = threading.Thread(target=later); t.start()", python)
     lab.run("t.join()", python)
-    code = "import subprocess, sys\np = subprocess.Popen('sleep 0.2; echo child of old', shell=True)"
-    lab.run(code, python)
-    time.sleep(0.6)
+    child = f"while [ ! -e {folder}/child ]; do sleep 0.02; done; echo child of old; touch {folder}/child-done"
+    lab.run(f"import subprocess\np = subprocess.Popen('{child}', shell=True)", python)
+    folder.write("child", "")
+    wait_until(lambda: folder.exists("child-done"), "the child has spoken")
     run = lab.run("'mine'", python)
     late = [e for e in run.events if e.get("background")]
     assert run.text == "'mine'" and [e["text"] for e in late] == ["child of old\n"]
-    lab.run("setTimeout(() => console.log('timer of old'), 100); 0", javascript)
-    time.sleep(0.4)
+    timer = f"if (fs.existsSync('{folder}/timer')) {{ console.log('timer of old'); clearInterval(timer); fs.writeFileSync('{folder}/timer-done', '') }}"
+    lab.run(f"const fs = require('fs'), timer = setInterval(() => {{ {timer} }}, 20); 0", javascript)
+    folder.write("timer", "")
+    wait_until(lambda: folder.exists("timer-done"), "the timer has spoken")
     run = lab.run("'mine'", javascript)
     assert run.text == "'mine'" and run.stdout == "timer of old\n" and run.events[0]["background"] is True
 
 
 def test_int_07_a_child_does_not_hold_up_the_end(lab, python):
     begin = time.monotonic()
-    assert lab.run("import subprocess\np = subprocess.Popen(['sleep', '5'])\n1", python).text == "1"
-    assert time.monotonic() - begin < 3
+    assert lab.run("import subprocess\np = subprocess.Popen(['sleep', '60'])\n1", python).text == "1"
+    assert time.monotonic() - begin < 30
 
 
 # ---------------------------------------------------------------------- INT-09
@@ -245,7 +249,7 @@ def test_int_09_a_hundred_contexts_come_and_go(lab):
     if lab.process:
         ours = {c["id"] for c in lab.list()}
         wait_until(lambda: descriptors(lab) <= before + 8 + 4 * len(ours), "descriptors are closed")
-        wait_until(lambda: len(python_processes(lab)) <= len(ours) + 2, "processes are gone", 20)
+        wait_until(lambda: len(python_processes(lab)) <= len(ours) + 2, "processes are gone")
 
 
 def python_processes(lab):
@@ -272,7 +276,7 @@ def test_deleting_a_context_ends_its_children(lab, make):
         pytest.skip("looks at processes")
     assert os.path.exists(f"/proc/{pid}")
     lab.delete(context)
-    wait_until(lambda: not os.path.exists(f"/proc/{pid}") or " Z " in open(f"/proc/{pid}/stat").read(), "the child ends")
+    wait_until(lambda: not alive(pid), "the child ends")
 
 
 # ---------------------------------------------------------------------- INT-10
@@ -312,8 +316,9 @@ def test_a_directory_that_cannot_be(lab):
 def test_the_zygote_can_be_killed(lab, make):
     """What it has forked lives on, and what comes later gets another one."""
     one = make()
-    lab.run("import os\nkept = 1\nzygote = os.getppid()", one)
+    zygote = int(lab.run("import os\nkept = 1\nzygote = os.getppid()\nzygote", one).text)
     assert lab.run("os.kill(zygote, 9)\nkept", one).text == "1"
+    wait_until(lambda: not (lab.process and os.path.exists(f"/proc/{zygote}")), "its end is noticed")
     assert lab.run("kept", one).text == "1"
     assert lab.run("2 + 2", make()).text == "4"
     assert "SIGKILL" in lab.run("os.kill(os.getpid(), 9)", one).error["evalue"], "its end is still told"

@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from conftest import wait_until
+from conftest import alive, wait_until
 from interpreter import ROOT, lab, make  # noqa: F401
 
 SPARES_MAX = 4
@@ -80,13 +80,6 @@ class Fleet:
         return [pid for pid, words in self.started().items() if word in words and "init" not in words and alive(pid)]
 
 
-def alive(pid):
-    try:
-        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.fixture
 def fleet(own_agent, tmp_path):
     return lambda **environment: Fleet(own_agent, tmp_path, **environment)
@@ -141,13 +134,13 @@ def test_languages_have_spares_of_their_own(fleet):
 
 
 def test_surplus_ends(fleet):
-    fleet = fleet(INTERPRETER_SURPLUS_IDLE_MS="4000")
+    fleet = fleet(INTERPRETER_SURPLUS_IDLE_MS="8000")
     fleet.create()
     for _ in range(SPARES_MAX):
         fleet.create()
     fleet.open_gate()
     wait_until(lambda: len(fleet.spares()) > 1, "there are more than one")
-    wait_until(lambda: len(fleet.spares()) == 1, "one is left", 20)
+    wait_until(lambda: len(fleet.spares()) == 1, "one is left")
     assert len(fleet.api.get("/api/contexts").json["contexts"]) == SPARES_MAX + 1, "contexts are not touched"
 
 
@@ -187,7 +180,7 @@ def test_nothing_is_left_behind(fleet):
     fleet.create()
     wait_until(lambda: len(fleet.spares("w")) == 4, "there are four")
     fleet.process.send_signal(signal.SIGTERM)
-    fleet.process.wait(30)
+    fleet.process.wait(60)
     wait_until(lambda: not any(alive(pid) for pid in fleet.started()), "all have ended")
 
 

@@ -121,7 +121,7 @@ def test_output_right_before_the_end(api, session, way):
 
 @each_way
 def test_output_of_the_command_but_not_of_its_orphans(api, session, way):
-    text, _ = way(api, "(sleep 0.5; echo late) & seq 1 30000", session)
+    text, _ = way(api, "(sleep 60; echo late) & seq 1 30000", session)
     assert text == "".join(f"{i}\n" for i in range(1, 30001))
 
 
@@ -238,7 +238,7 @@ def test_a_vanished_reader_does_not_hold_the_command(own_agent, tmp_path):
     response.read(1000)
     connection.close()
     response.close()
-    wait_until(lambda: (tmp_path / "done").exists(), "the end", 30)
+    wait_until(lambda: (tmp_path / "done").exists(), "the end")
 
 
 # ------------------------------------------------------------------ forgery and encodings

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from conftest import wait_until
 from services import free_port, http_service, python
 from streams import EventStream
 
@@ -61,10 +62,9 @@ def test_too_many_redirects_end_as_redirect(api, service):
 
 @pytest.mark.parametrize("path", ["/status/500", "/status/404", "/garbage"])
 def test_not_yet(api, service, path):
-    with EventStream(api, "/api/port-watch", {"port": service, "path": path, "interval": 100}, timeout=0.8) as stream:
+    with EventStream(api, "/api/port-watch", {"port": service, "path": path, "interval": 100}) as stream:
         assert stream.next()["type"] == "watching"
-        with pytest.raises(TimeoutError):
-            stream.next()
+        stream.nothing_for(0.8)
 
 
 def test_ipv6_loopback(api):
@@ -91,22 +91,20 @@ while True:
     c, _ = s.accept(); print(time.monotonic(), flush=True); c.close()
 """
     with python(api, script) as (name, port):
-        with EventStream(api, "/api/port-watch", {"port": int(port), "interval": 1}, timeout=1.2) as stream:
-            stream.next()
-            with pytest.raises(TimeoutError):
-                stream.next()
-        times = [float(t) for t in api.get(f"/api/process/{name}/logs").json["stdout"].split("\n")[1:] if t]
-    gaps = [b - a for a, b in zip(times, times[1:])]
-    assert len(gaps) >= 4
-    assert min(gaps) > 0.09
+        def times():
+            return [float(t) for t in api.get(f"/api/process/{name}/logs").json["stdout"].split("\n")[1:] if t]
+
+        with EventStream(api, "/api/port-watch", {"port": int(port), "interval": 1}):
+            wait_until(lambda: len(times()) > 5, "attempts")
+        seen = times()
+    assert min(b - a for a, b in zip(seen, seen[1:])) > 0.09
 
 
 def test_a_stalled_service_is_not_ready_and_does_not_stop_others(api, service):
-    with EventStream(api, "/api/port-watch", {"port": service, "path": "/stall", "interval": 100}, timeout=1) as stream:
+    with EventStream(api, "/api/port-watch", {"port": service, "path": "/stall", "interval": 100}) as stream:
         stream.next()
         assert watch(api, service)[-1]["type"] == "ready"
-        with pytest.raises(TimeoutError):
-            stream.next()
+        stream.nothing_for(1)
 
 
 def test_unknown_process(api, service):
@@ -134,7 +132,7 @@ def test_exit_is_noticed_at_once(api, process_id):
     begin = time.monotonic()
     events = watch(api, port, processId=process_id, interval=10000)
     assert events[-1] == {"type": "process_exited", "port": port, "exitCode": 7}
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 9  # before the next look at the port
 
 
 def test_a_watch_holds_nothing_back(api, process_id):
@@ -168,5 +166,5 @@ def test_many_watches_at_once(api):
         thread.start()
     with http_service(api, port=port):
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
     assert ended == [{"type": "ready", "port": port, "statusCode": 200}] * 50

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import select
 import socket
 import threading
 
@@ -351,16 +352,11 @@ def test_a_source_that_breaks(own_agent):
 def read_window(rpc, pipe):
     """Takes what comes without acknowledging it; returns (numbers, bytes) when nothing more comes."""
     numbers, size = [], 0
-    rpc.sock.settimeout(1)
-    try:
-        while True:
-            message = rpc.receive_json()
-            assert message[1][2] == ["write"], message
-            numbers.append(pipe + 1 + len(numbers))
-            size += len(message[1][3][0][1])
-    except TimeoutError:
-        pass
-    rpc.sock.settimeout(20)
+    while not numbers or rpc.buffer or select.select([rpc.sock], [], [], 2)[0]:
+        message = rpc.receive_json()
+        assert message[1][2] == ["write"], message
+        numbers.append(pipe + 1 + len(numbers))
+        size += len(message[1][3][0][1])
     return numbers, size
 
 
@@ -401,7 +397,7 @@ def big(own_agent, tmp_path):
 def test_a_client_that_does_not_read(big):
     process, api, path = big
     count = scaled(400, 40)
-    with Growth(process) as growth, Rpc.of(api, "/rpc", receive_buffer=4096) as rpc:
+    with Growth(process) as growth, Rpc.of(api, "/rpc", receive_buffer=4096, timeout=20) as rpc:
         asking = threading.Thread(target=ask_without_reading, args=(rpc, path, count), daemon=True)
         asking.start()
         with Rpc.of(api, "/rpc") as other:
@@ -409,7 +405,7 @@ def test_a_client_that_does_not_read(big):
                 assert other.is_alive()  # others are served
             for _ in range(300):
                 assert other.is_alive()
-    asking.join(timeout=30)
+    asking.join(timeout=60)
     assert not asking.is_alive()
     growth.assert_below(480 << 20)
 
@@ -723,9 +719,9 @@ def test_random_stories(own_agent, tmp_path):
             except OSError:
                 pass  # a wrong number has ended the session
             rpc.sock.shutdown(socket.SHUT_RDWR)
-            reader.join(timeout=30)
+            reader.join(timeout=60)
         assert process.poll() is None, seed
-    wait_until(lambda: descriptors(process) <= before, "all connections are gone", 30)
+    wait_until(lambda: descriptors(process) <= before, "all connections are gone")
     with Rpc.of(api, "/rpc") as rpc:
         assert rpc.is_alive()
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 
 import pytest
+from conftest import wait_until
 from interpreter import prepare
 from measure import SANITIZED, memory
 
@@ -36,7 +37,7 @@ def packages(tmp_path_factory):
         os.symlink(given, directory + "/node_modules")
         return directory
     done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"],
-                          cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+                          cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
     if done.returncode:
         pytest.skip("npm cannot install the packages: " + " ".join(done.stdout.split())[-200:])
     return directory
@@ -53,11 +54,11 @@ def served(tmp_path_factory):
     directory = str(tmp_path_factory.mktemp("rpc-files"))
     yield process, api, directory
     process.terminate()
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 0 and b"Sanitizer" not in errors, errors.decode()
 
 
-def run(packages, served, script, *arguments, timeout=300):
+def run(packages, served, script, *arguments, timeout=900):
     _, api, directory = served
     url = f"ws://{api.address[0]}:{api.address[1]}{api.prefix}/rpc"
     done = subprocess.run(["node", f"{packages}/{script}", url, directory, json.dumps(api.headers), *arguments],
@@ -94,4 +95,4 @@ def test_no_growth(packages, served, checked):
     again = run(packages, served, "rpc_checks.mjs", "ten thousand calls leave nothing")
     assert again == {"ten thousand calls leave nothing": None}
     if not SANITIZED:  # they keep what is freed
-        assert memory(process) - before < 2 << 20
+        wait_until(lambda: memory(process) - before < 2 << 20, "as small as before")

@@ -60,14 +60,14 @@ def tunnels(own_agent, tmp_path):
     return tmp_path, process, api
 
 
-def running():
+def running(directory):
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = entry.read_bytes().split(b"\0")
         except OSError:
             continue
-        if len(words) > 2 and words[1].endswith(b"/cloudflared"):
+        if len(words) > 2 and words[1] == bytes(directory / "cloudflared"):
             found.append(words)
     return found
 
@@ -167,10 +167,10 @@ def test_without_the_program(own_agent, tmp_path):
 
 
 def test_tunnels_end_with_the_agent(tunnels):
-    _, process, api = tunnels
+    directory, process, api = tunnels
     with Rpc.of(api, "/rpc") as rpc:
         rpc.call("tunnels.runQuickTunnel", "q", 8080)
-        assert running()
+        assert running(directory)
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
-    wait_until(lambda: not running(), "cloudflared is gone")
+        process.wait(timeout=60)
+    wait_until(lambda: not running(directory), "cloudflared is gone")

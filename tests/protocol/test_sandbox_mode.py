@@ -9,7 +9,6 @@ import signal
 import socket
 import struct
 import subprocess
-import time
 
 import pytest
 from conftest import wait_until
@@ -19,12 +18,12 @@ BOOT, PLACED, PLACE, BOOTED = 1, 2, 3, 4
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path):
-        super().__init__("localhost", timeout=20)
+        super().__init__("localhost", timeout=60)
         self.path = path
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(20)
+        self.sock.settimeout(60)
         self.sock.connect(self.path)
 
 
@@ -69,7 +68,7 @@ class Sandbox:
 
     def connect(self):
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.line.settimeout(10)
+        self.line.settimeout(60)
         self.line.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.line.connect(self.control)
 
@@ -123,7 +122,7 @@ def sandbox(tmp_path):
     if s.process.poll() is None:
         os.kill(s.agent_pid(), signal.SIGTERM)  # a clean end: it removes what it has made
     try:
-        _, errors = s.process.communicate(timeout=20)
+        _, errors = s.process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         s.process.kill()
         raise
@@ -141,7 +140,7 @@ def test_nothing_is_served_before_boot(sandbox):
     with pytest.raises(TimeoutError):
         connection.sock.recv(1)
     sandbox.send(BOOT)
-    connection.sock.settimeout(10)
+    connection.sock.settimeout(60)
     assert connection.sock.recv(12) == b"HTTP/1.1 200"
 
 
@@ -161,8 +160,8 @@ def test_commands_wait_for_the_placement(sandbox):
     with pytest.raises(TimeoutError):
         connection.sock.recv(1)
     sandbox.send(PLACED)
-    connection.sock.settimeout(10)
-    assert b'"stdout":"hi"' in connection.sock.recv(65536)
+    connection.sock.settimeout(60)
+    assert json.loads(connection.getresponse().read())["stdout"] == "hi"
 
 
 def test_the_spawner_itself_asks(sandbox):
@@ -192,7 +191,7 @@ def test_without_a_keeper_requests_wait(sandbox):
     sandbox.line.close()
     wait_until(lambda: sandbox.request("GET", "/api/ping")["success"], "the agent")
     os.kill(spawner, signal.SIGKILL)
-    time.sleep(0.3)  # the agent has noticed both
+    wait_until(lambda: not os.path.exists(f"/proc/{spawner}"), "the agent has noticed both")
     connection = UnixConnection(sandbox.http)
     connection.request("POST", "/api/execute", json.dumps({"command": "echo late", "sessionId": "new"}))
     sandbox.connect()
@@ -227,7 +226,7 @@ def test_term_from_outside_ends_it_cleanly(sandbox):
     sandbox.boot()
     sandbox.request("POST", "/api/process/start", {"command": "sleep 100"})
     os.kill(sandbox.agent_pid(), signal.SIGTERM)
-    assert sandbox.process.wait(timeout=10) == 0
+    assert sandbox.process.wait(timeout=60) == 0
 
 
 def test_limits_and_capabilities_of_commands(sandbox):

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from conftest import text_of, wait_until
+from conftest import meet, text_of, wait_until
 
 SESSIONLESS = "__DISABLE_SESSION__"
 
@@ -58,29 +58,28 @@ def test_07_exit_terminates_the_session(api, session):
 
 
 def test_08_a_command_out_of_time_goes_on(api, session, directory):
-    begin = time.monotonic()
-    response = api.execute(f"sleep 0.6; echo late > {directory}/tail", session, timeoutMs=200)
-    assert response.status == 500
-    assert time.monotonic() - begin < 0.55
+    command = f"while [ ! -e {directory}/go ]; do sleep 0.02; done; echo late > {directory}/tail"
+    assert api.execute(command, session, timeoutMs=200).status == 500
+    api.run(f"touch {directory}/go", SESSIONLESS)
     wait_until(lambda: api.out(f"cat {directory}/tail 2>/dev/null", SESSIONLESS) == "late\n", "the tail")
 
 
 def test_09_delete_after_a_timeout_is_prompt_and_final(api, session, directory):
-    api.execute(f"sleep 1; touch {directory}/tail", session, timeoutMs=100)
-    begin = time.monotonic()
-    assert api.post("/api/session/delete", {"sessionId": session}).status == 200
-    assert time.monotonic() - begin < 0.8
-    time.sleep(1.2)  # the time at which the tail would have run
-    assert api.out(f"ls {directory}", SESSIONLESS) == ""
+    api.execute(f"while [ ! -e {directory}/go ]; do sleep 0.02; done; touch {directory}/tail", session, timeoutMs=100)
+    assert api.post("/api/session/delete", {"sessionId": session}).status == 200  # it does not wait for the end of the command
+    api.run(f"touch {directory}/go; sleep 1", SESSIONLESS)  # in which the tail would run
+    assert api.out(f"ls {directory}", SESSIONLESS) == "go\n"
 
 
-def test_10_a_stream_arrives_line_by_line(api, session):
-    body = {"command": "for i in 1 2 3; do echo $i; sleep .2; done", "sessionId": session}
-    seen = list(api.events("POST", "/api/execute/stream", body))
-    lines = [(t, e["data"]) for t, e in seen if e["type"] == "stdout"]
-    assert [data for _, data in lines] == ["1\n", "2\n", "3\n"]
-    assert lines[1][0] - lines[0][0] > 0.1 and lines[2][0] - lines[1][0] > 0.1
-    assert seen[-1][1]["type"] == "complete" and seen[-1][1]["exitCode"] == 0
+def test_10_a_stream_arrives_line_by_line(api, session, directory):
+    command = f"for i in 1 2 3; do echo $i; while [ ! -e {directory}/$i ]; do sleep 0.02; done; done"
+    seen = []
+    for _, event in api.events("POST", "/api/execute/stream", {"command": command, "sessionId": session}):
+        seen.append(event)
+        if event["type"] == "stdout":  # only now the next one is written
+            api.run(f"touch {directory}/{event['data']}", SESSIONLESS)
+    assert [e["data"] for e in seen if e["type"] == "stdout"] == ["1\n", "2\n", "3\n"]
+    assert seen[-1]["type"] == "complete" and seen[-1]["exitCode"] == 0
 
 
 def test_11_a_process_can_be_killed(api, session, process_id):
@@ -97,7 +96,7 @@ def test_12_a_child_that_ignores_term_dies_after_the_grace(api, session, process
     pid = api.out(f"cat {directory}/pid", SESSIONLESS).strip()
     begin = time.monotonic()
     assert api.delete(f"/api/process/{process_id}").status == 200
-    assert 4.5 < time.monotonic() - begin < 8
+    assert 4.5 < time.monotonic() - begin < 30
     assert api.run(f"kill -0 {pid}", SESSIONLESS)["exitCode"] != 0
 
 
@@ -108,22 +107,18 @@ def test_13_logs_of_a_finished_process_stay(api, session, process_id):
     assert (logs["stdout"], logs["stderr"]) == ("out\n", "err\n")
 
 
-def run_both(api, first, second):
+def test_14_one_session_serialises(api, session):
     begin = time.monotonic()
-    threads = [threading.Thread(target=api.run, args=("sleep 1", s)) for s in (first, second)]
+    threads = [threading.Thread(target=api.run, args=("sleep 1", session)) for _ in range(2)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    return time.monotonic() - begin
+    assert time.monotonic() - begin > 1.95
 
 
-def test_14_one_session_serialises(api, session):
-    assert run_both(api, session, session) > 1.95
-
-
-def test_14_two_sessions_are_parallel(api, session, other_session):
-    assert run_both(api, session, other_session) < 1.9
+def test_14_two_sessions_are_parallel(api, session, other_session, directory):
+    meet(api, directory, [session, other_session])
     api.post("/api/session/delete", {"sessionId": other_session})
 
 
@@ -139,8 +134,8 @@ def test_15_sessionless_output_is_raw(api):
 
 def test_16_sessionless_timeout(api):
     begin = time.monotonic()
-    result = api.run("sleep 10", SESSIONLESS, timeoutMs=200)
-    assert time.monotonic() - begin < 2
+    result = api.run("sleep 60", SESSIONLESS, timeoutMs=200)
+    assert time.monotonic() - begin < 30
     assert (result["exitCode"], result["stderr"]) == (124, "Command timed out after 200ms")
 
 

@@ -91,7 +91,7 @@ def test_signals_are_not_ignored(api, session):
 
 
 def test_jobs_of_the_session_are_untouched(api, session):
-    api.run("sleep 2 & first=$!", session)
+    api.run("sleep 60 & first=$!", session)
     api.stream("true", session)
     assert api.out('[ "$!" = "$first" ] && jobs | wc -l', session) == "1"
 
@@ -101,18 +101,18 @@ def test_children_have_three_descriptors(api, session):
 
 
 def test_a_running_stream_does_not_hold_the_lock(api, session):
-    events = api.events("POST", "/api/execute/stream", {"command": "sleep 2", "sessionId": session})
+    events = api.events("POST", "/api/execute/stream", {"command": "sleep 60", "sessionId": session})
     assert next(events)[1]["type"] == "start"
     begin = time.monotonic()
     assert api.out("echo free", session) == "free"
-    assert time.monotonic() - begin < 1.5
+    assert time.monotonic() - begin < 30
     events.close()
 
 
 def test_descendants_do_not_delay_completion(api, session):
     begin = time.monotonic()
-    events = api.stream("(sleep 3; echo late) & echo hi", session)
-    assert text_of(events) == "hi\n" and time.monotonic() - begin < 2
+    events = api.stream("(sleep 60; echo late) & echo hi", session)
+    assert text_of(events) == "hi\n" and time.monotonic() - begin < 30
 
 
 def test_the_command_survives_its_listener(api, session, directory):

@@ -23,7 +23,7 @@ def watched(monkeypatch, tmp_path):
     process, api = start_agent()
     yield api
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)
     lines = [line for f in tmp_path.glob("log.*") for line in f.read_text().splitlines(True)]
     said = "".join(line for line in lines if not line.startswith("--"))  # about system calls that valgrind is too old for
     assert not said and process.returncode == 0, said[:5000]

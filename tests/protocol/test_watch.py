@@ -181,14 +181,20 @@ def test_names_of_any_bytes(api, tree):
 
 
 def test_equal_events_collapse(api, tree):
-    got = changes(api, tree, "for i in 1 2 3 4 5 6 7 8 9; do echo $i >> f; done")
+    got = changes(api, tree, "for i in {1..200}; do echo $i >> f; done")
     assert got.count(("create", "f")) == 1
-    assert got.count(("modify", "f")) < 9
+    assert got.count(("modify", "f")) < 200
+
+
+def make_many(api, path):
+    """20000 files, not all at once: the kernel would drop what an agent that has no processor does not read."""
+    for first in range(1, 20001, 2000):
+        sh(api, f"cd {path} && seq {first} {first + 1999} | xargs touch")
 
 
 def test_at_most_1000_pending_and_the_rest_is_counted(api, tree):
     with watch(api, tree, events=["create"]) as stream:
-        sh(api, f"cd {tree} && seq 1 20000 | xargs touch")
+        make_many(api, tree)
         events = stream.until(lambda e: "dropped" in e or e["type"] == "error")
     assert events[-1]["type"] == "event"
     assert events[-1]["dropped"] > 0
@@ -197,7 +203,8 @@ def test_at_most_1000_pending_and_the_rest_is_counted(api, tree):
 
 def test_a_slow_reader_does_not_stop_the_rest(api, tree):
     with watch(api, tree) as slow:
-        sh(api, f"mkdir {tree}/{'x' * 200} && cd {tree}/{'x' * 200} && seq 1 20000 | xargs touch")
+        sh(api, f"mkdir {tree}/{'x' * 200}")
+        make_many(api, f"{tree}/{'x' * 200}")
         with watch(api, tree) as stream, touching(api, tree):  # more than once: the agent may still be at the flood, which is counted, not told
             stream.until(lambda e: e.get("path", "").startswith(f"{tree}/touched-") and e["eventType"] == "create")
         assert slow.next()["type"] == "event"
@@ -328,7 +335,7 @@ def test_equal_requests_share_a_watcher(api, tree):
 def test_a_watcher_ends_with_its_last_subscriber(api, tree):
     with EventStream(api, "/api/watch", {"path": tree}) as one:
         first = one.next()["watchId"]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:  # the server notices in its own time
         with EventStream(api, "/api/watch", {"path": tree}) as two:
             if two.next()["watchId"] != first:

@@ -288,8 +288,11 @@ def test_WS_05_ping_flood(api):
 
 def test_WS_04_fragment_flood(api):
     piece = frame(CONTINUATION, b"", final=False)
-    code = close_code(api, frame(TEXT, b"", final=False), *[piece * 1000] * 1000)
-    assert code in (1008, 1006)  # a reset may overtake the close frame while we still send
+    try:
+        code = close_code(api, frame(TEXT, b"", final=False), *[piece * 1000] * 1000)
+    except ConnectionError:
+        code = 1006
+    assert code in (1008, 1006)  # a reset may overtake the close frame while we still send, and what is behind it
 
 
 def test_WS_09_close_handshakes(api):
@@ -313,7 +316,7 @@ def test_WS_09_close_handshakes(api):
 # ------------------------------------------------------------------ the handshake (WS-06, WS-11)
 
 def raw_answer(api, text):
-    with socket.create_connection(api.address, timeout=20) as s:
+    with socket.create_connection(api.address, timeout=60) as s:
         s.sendall(text.encode())
         data = b""
         while b"\r\n\r\n" not in data:
@@ -366,7 +369,7 @@ def test_WS_11_compression_is_not_accepted(api):
 
 
 def test_bytes_behind_the_handshake(api):
-    with socket.create_connection(api.address, timeout=20) as s:
+    with socket.create_connection(api.address, timeout=60) as s:
         lines = handshake_lines(api.prefix + "/ws", "localhost", KEY, extra=[f"{k}: {v}" for k, v in api.headers.items()])
         s.sendall(("\r\n".join(lines) + "\r\n\r\n").encode() + frame(PING, b"early"))
         data = b""

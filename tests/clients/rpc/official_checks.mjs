@@ -33,7 +33,7 @@ function open() {
 }
 
 async function until(condition, what) {
-  for (let i = 0; i < 1000; i++) {
+  for (let i = 0; i < 6000; i++) {
     if (await condition()) return;
     await new Promise((r) => setTimeout(r, 10));
   }

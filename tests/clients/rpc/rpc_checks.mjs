@@ -30,7 +30,7 @@ function stamped(result) {
 }
 
 async function until(condition, what) {
-  for (let i = 0; i < 1000; i++) {
+  for (let i = 0; i < 6000; i++) {
     if (await condition()) return;
     await new Promise((r) => setTimeout(r, 10));
   }

@@ -41,7 +41,7 @@ export function connect(url, main, headers = {}) {
   const session = new RpcSession(transport, main);
   const api = session.getRemoteMain();
   const idle = async () => { // until only the two main objects are left
-    for (let i = 0; i < 500; i++) {
+    for (let i = 0; i < 6000; i++) {
       const { imports, exports } = session.getStats();
       if (imports <= 1 && exports <= 1) return;
       await new Promise((r) => setTimeout(r, 10));

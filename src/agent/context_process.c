@@ -26,7 +26,7 @@ enum {
     UNSENT_MAX = 256 << 20,
     READS_PER_EVENT = 16,
     READS_AT_END = 1024, /* more than a socket holds; a child that keeps on writing is not waited for */
-    PATIENCE_MS = 200,
+    PATIENCE_MS = 1000,  /* others need the processor, too */
 };
 
 static void channel_ready(struct source *s, uint32_t events);

@@ -49,6 +49,14 @@ def read_body(f, status, headers):
     return f.read(int(headers["content-length"])) if "content-length" in headers else f.read()
 
 
+def answer(s, method="POST"):
+    """Reads the answer to what was sent, and closes the connection."""
+    with s:
+        f = s.makefile("rb")
+        status, headers = read_head(f)
+        return Answer(status, headers, b"" if method == "HEAD" else read_body(f, status, headers))
+
+
 class Engine:
     def __init__(self, daemon):
         self.path = daemon.run_dir + "/docker.sock"
@@ -78,12 +86,7 @@ class Engine:
         return s
 
     def call(self, method, path, body=None, **kwargs):
-        with self.send(method, path, body, **kwargs) as s:
-            f = s.makefile("rb")
-            status, headers = read_head(f)
-            if method == "HEAD":
-                return Answer(status, headers, b"")
-            return Answer(status, headers, read_body(f, status, headers))
+        return answer(self.send(method, path, body, **kwargs), method)
 
     def tag(self, reference, image="base"):
         repo, _, tag = reference.rpartition(":")
@@ -110,8 +113,9 @@ class Engine:
         return info and info["State"]["Status"]
 
     def wait(self, name, condition=""):
-        """A wait in the background: call .result() for the status code."""
-        return Background(lambda: self.call("POST", f"/containers/{name}/wait{condition}", timeout=60))
+        """A wait in the background: call .result() for the status code. What is asked next is asked after it."""
+        s = self.send("POST", f"/containers/{name}/wait{condition}", timeout=120)
+        return Background(lambda: answer(s))
 
     def remove(self, name, expect=204):
         r = self.call("DELETE", f"/containers/{name}?force=true")
@@ -157,7 +161,7 @@ class Background:
     def done(self):
         return not self.thread.is_alive()
 
-    def result(self, seconds=30):
+    def result(self, seconds=90):
         self.thread.join(seconds)
         assert self.done, "it does not end"
         if self.error:
@@ -181,24 +185,18 @@ def tunnel(port, inside, timeout=60):
 def through(port, inside, method, path, body=None):
     """One HTTP request to a server inside."""
     s, status = tunnel(port, inside)
-    with s:
-        assert status == 200, status
-        raw = json.dumps(body).encode() if body is not None else b""
-        s.sendall(f"{method} {path} HTTP/1.1\r\nHost: localhost:{inside}\r\nContent-Type: application/json\r\n"
-                  f"Content-Length: {len(raw)}\r\nConnection: close\r\n\r\n".encode() + raw)
-        f = s.makefile("rb")
-        status, headers = read_head(f)
-        return Answer(status, headers, read_body(f, status, headers))
+    assert status == 200, status
+    raw = json.dumps(body).encode() if body is not None else b""
+    s.sendall(f"{method} {path} HTTP/1.1\r\nHost: localhost:{inside}\r\nContent-Type: application/json\r\n"
+              f"Content-Length: {len(raw)}\r\nConnection: close\r\n\r\n".encode() + raw)
+    return answer(s, method)
 
 
 def sidecar_call(port, method, path, body=None):
-    s = socket.create_connection(("127.0.0.1", port), 10)
-    with s:
-        raw = json.dumps(body).encode() if body is not None else b""
-        s.sendall(f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n".encode() + raw)
-        f = s.makefile("rb")
-        status, headers = read_head(f)
-        return Answer(status, headers, read_body(f, status, headers))
+    s = socket.create_connection(("127.0.0.1", port), 60)
+    raw = json.dumps(body).encode() if body is not None else b""
+    s.sendall(f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n".encode() + raw)
+    return answer(s, method)
 
 
 def frames(data):
@@ -216,5 +214,5 @@ def quote(text):
     return urllib.parse.quote(text, safe="")
 
 
-def wait_status(engine, name, status, seconds=20):
+def wait_status(engine, name, status, seconds=60):
     silica.wait_for(lambda: engine.status(name) == status, seconds, f"{name} is {status}")

@@ -57,7 +57,8 @@ for f, args in work[1:]:
 work[0][0](*work[0][1])
 """
 
-# Tries each "tcp|udp ADDRESS PORT" at once; one line of JSON {target: "hello" or the error}.
+# Tries each "tcp|udp ADDRESS PORT" at once; one line of JSON {target: "hello" or the error}. Connections come about in the kernel,
+# without delay; the answer is a program's, which on a busy machine takes its time.
 PROBE = r"""
 import json, socket, sys, threading
 found = {}
@@ -71,6 +72,7 @@ def go(target):
             s.connect(where)
             if kind == "udp":
                 s.send(b"?")
+            s.settimeout(3 * WAIT if kind == "udp" else 30)
             found[target] = s.recv(16).decode() or "closed"
     except OSError as e:
         found[target] = type(e).__name__ + " " + str(e)

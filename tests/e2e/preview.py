@@ -29,7 +29,7 @@ def start(daemon, box, command, port, name=None):
     """A background process of the sandbox that listens on a port."""
     r = daemon.request("POST", f"/v1/sandbox/{box}/api/process/start", {"command": command, "processId": name or f"p{port}"})
     assert r.status == 200, r.body
-    wait_for(lambda: listening(daemon, box, port), 20, f"port {port}")
+    wait_for(lambda: listening(daemon, box, port), what=f"port {port}")
 
 
 def write(daemon, box, path, text):
@@ -68,7 +68,7 @@ class Answer:
 class Wire:
     """One connection to the gateway; each from an address of its own, so that guesses are counted apart."""
 
-    def __init__(self, daemon, source=None, timeout=30):
+    def __init__(self, daemon, source=None, timeout=60):
         self.s = socket.create_connection(("127.0.0.1", daemon.port), timeout=timeout, source_address=(source or next(addresses), 0))
         self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.rest = b""

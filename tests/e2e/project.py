@@ -5,7 +5,7 @@ import subprocess
 
 import silica
 
-DEADLINE = 120
+DEADLINE = 300
 
 
 class Project:

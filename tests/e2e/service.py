@@ -10,10 +10,13 @@ PLAYS maps a path to a list of steps; "*" is played for other paths. A step is [
     read N            that many bytes of body (kept in the record)
     swallow           the rest of a body with Content-Length or chunked, only counted
     echo              everything that comes, back, until the end; then our own end
+    wait PATH         until there is such a file
     keep              no close: the next request comes over the same connection
-Every request is one line of JSON in /tmp/requests: {"head", "body", "n": connection number}.
+Every request is one line of JSON in /tmp/requests: {"head", "body", "n": connection number}; it is there before what is sent behind
+the last thing that was read.
 """
 import json
+import os
 import socket
 import sys
 import threading
@@ -23,6 +26,12 @@ plays = json.load(open(sys.argv[3]))
 lock = threading.Lock()
 record = open("/tmp/requests", "a")
 numbers = iter(range(1, 1 << 30))
+
+
+def note(entry):
+    with lock:
+        record.write(json.dumps(entry) + "\n")
+        record.flush()
 
 
 class Connection:
@@ -76,8 +85,11 @@ class Connection:
     def play(self, head):
         path = head.split(" ")[1].split("?")[0]
         entry = {"head": head, "body": "", "n": self.n}
-        keep = False
-        for name, argument in plays.get(path, plays["*"]):
+        steps, keep = plays.get(path, plays["*"]), False
+        inputs = sum(name in ("read", "swallow") for name, _ in steps)
+        if not inputs:
+            note(entry)
+        for name, argument in steps:
             if name == "send":
                 self.s.sendall(argument.encode("latin-1"))
             elif name == "repeat":
@@ -88,10 +100,17 @@ class Connection:
                     open("/tmp/gone", "w").write("gone")
             elif name == "sleep":
                 threading.Event().wait(argument)
-            elif name == "read":
-                entry["body"] += self.read(argument).decode("latin-1")
-            elif name == "swallow":
-                entry["swallowed"] = self.swallow(head)
+            elif name == "wait":
+                while not os.path.exists(argument):
+                    threading.Event().wait(0.02)
+            elif name in ("read", "swallow"):
+                if name == "read":
+                    entry["body"] += self.read(argument).decode("latin-1")
+                else:
+                    entry["swallowed"] = self.swallow(head)
+                inputs -= 1
+                if not inputs:
+                    note(entry)
             elif name == "echo":
                 while self.rest or self.more():
                     data, self.rest = self.rest, b""
@@ -99,9 +118,6 @@ class Connection:
                 self.s.shutdown(socket.SHUT_WR)
             elif name == "keep":
                 keep = True
-        with lock:
-            record.write(json.dumps(entry) + "\n")
-            record.flush()
         return keep
 
     def run(self):
@@ -109,9 +125,7 @@ class Connection:
             while (head := self.head()) is not None and self.play(head):
                 pass
         except (OSError, ValueError) as e:
-            with lock:
-                record.write(json.dumps({"head": "", "body": "", "n": self.n, "error": str(e)}) + "\n")
-                record.flush()
+            note({"head": "", "body": "", "n": self.n, "error": str(e)})
         finally:
             try:
                 self.s.shutdown(socket.SHUT_WR)

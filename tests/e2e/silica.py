@@ -25,7 +25,7 @@ UID_BASE = 0x70000000
 TOKEN = "t" * 40
 
 
-def wait_for(condition, seconds=10.0, what="condition"):
+def wait_for(condition, seconds=60.0, what="condition"):
     """Polls a condition that something else brings about; the bound is generous because machines are shared."""
     deadline = time.monotonic() + seconds
     while True:
@@ -35,6 +35,16 @@ def wait_for(condition, seconds=10.0, what="condition"):
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not come true within {seconds} s")
         time.sleep(0.005)
+
+
+def read_until(s, text):
+    """What a socket gives up to this text, and perhaps a little more."""
+    got = b""
+    while text not in got:
+        piece = s.recv(65536)
+        assert piece, got
+        got += piece
+    return got
 
 
 class Response:
@@ -47,10 +57,11 @@ class Response:
 
 
 def free_port():
-    """A port for a listener, not one of those that the kernel gives to outgoing connections: it stays free until it is used."""
+    """A port for a listener, not one of those that the kernel gives to outgoing connections, nor of those that the protocol's
+    tests take at the same time: it stays free until it is used."""
     while True:
         with socket.socket() as s, contextlib.suppress(OSError):
-            s.bind(("127.0.0.1", random.randrange(20000, 32000)))
+            s.bind(("127.0.0.1", random.randrange(10000, 20000)))
             return s.getsockname()[1]
 
 
@@ -68,6 +79,8 @@ class Daemon:
         self.log_path = self.dir + "/log"
 
     def start(self, env=None, wait=True):
+        if self.port:  # the gateway of the life before may go a moment after its keeper
+            wait_for(lambda: not self.port_open(), what="the end of the gateway before")
         self.port = self.port or free_port()
         full = {k: v for k, v in os.environ.items() if not k.startswith("SILICA_")}
         full.update({"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1"}, **self.env, **(env or {}))
@@ -79,7 +92,7 @@ class Daemon:
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=full)
         log.close()
         if wait:
-            wait_for(self.healthy, 20, "the daemon's health")
+            wait_for(self.healthy, what="the daemon's health")
         return self
 
     def healthy(self):
@@ -87,7 +100,7 @@ class Daemon:
             raise AssertionError(f"the daemon ended with {self.proc.returncode}:\n{self.log()}")
         try:
             return self.request("GET", "/health", auth=False).status == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
     def log(self):
@@ -106,7 +119,11 @@ class Daemon:
             body = json.dumps(body)
             h.setdefault("Content-Type", "application/json")
         try:
-            conn.request(method, path, body, h)
+            try:
+                conn.request(method, path, body, h)
+            except (BrokenPipeError, ConnectionResetError):
+                if not body:
+                    raise  # else there may be an answer that came before all of it was taken
             r = conn.getresponse()
             return Response(r.status, {k.lower(): v for k, v in r.getheaders()}, r.read())
         finally:
@@ -137,7 +154,7 @@ class Daemon:
         with socket.socket() as s:
             return s.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def stop(self, sig=signal.SIGINT, seconds=30):
+    def stop(self, sig=signal.SIGINT, seconds=60):
         if self.proc and self.proc.poll() is None:
             self.proc.send_signal(sig)
             try:
@@ -151,7 +168,7 @@ class Daemon:
         if self.proc and self.proc.poll() is None:
             self.proc.send_signal(signal.SIGINT)
             try:
-                self.proc.wait(30)
+                self.proc.wait(60)
             except subprocess.TimeoutExpired:
                 self.proc.kill()
                 self.proc.wait()

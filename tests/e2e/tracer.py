@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """strace around processes that already run: what they call, and calls made to fail."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -24,7 +25,7 @@ class Tracer:
         self.proc = subprocess.Popen(["strace", "-qq", "-o", self.path, *self.options, *threads], stdin=subprocess.DEVNULL,
                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
-            wait_for(self.attached, 20, "the tracer")
+            wait_for(self.attached, what="the tracer")
         except AssertionError:
             self.__exit__()
             raise
@@ -34,14 +35,14 @@ class Tracer:
         assert self.proc.poll() is None, self.proc.stderr.read()
         tracers = set()
         for task in os.listdir(f"/proc/{self.pid}/task"):
-            with open(f"/proc/{self.pid}/task/{task}/status") as f:
+            with contextlib.suppress(OSError), open(f"/proc/{self.pid}/task/{task}/status") as f:  # it may end meanwhile
                 tracers |= {line.split()[1] for line in f if line.startswith("TracerPid")}
         return "0" not in tracers
 
     def __exit__(self, *_):
         self.proc.send_signal(signal.SIGINT)  # lets go of them unharmed
         try:
-            self.proc.wait(20)
+            self.proc.wait(60)
         except subprocess.TimeoutExpired:
             self.proc.kill()
             self.proc.wait()
@@ -58,11 +59,9 @@ class Tracer:
 def gateway_pid(d):
     """The keeper's child that talks to the network."""
     def find():
-        try:
-            for pid in open(f"/proc/{d.proc.pid}/task/{d.proc.pid}/children").read().split():
+        for pid in open(f"/proc/{d.proc.pid}/task/{d.proc.pid}/children").read().split():
+            with contextlib.suppress(OSError):  # others come and go
                 if open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")[1:2] == [b"gateway"]:
                     return int(pid)
-        except FileNotFoundError:
-            pass
         return None
     return wait_for(find, what="the gateway's process")

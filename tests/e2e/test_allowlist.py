@@ -15,6 +15,7 @@ import pytest
 from lab import HOST, METADATA, NEIGHBOUR, SITE, Lab, LabDaemon
 from lab_names import BULK, NAMES, SITES, Names
 from silica import BIN, TOKEN, wait_for
+from tracer import gateway_pid
 
 ZONE = {
     "good.example": [f"A {SITE}"],
@@ -110,9 +111,9 @@ def test_whoever_is_asked_it_is_our_resolver(names, net, box):
     allow(net, box, "good.example")
     ask = ("import socket,struct,sys; q=b'\\x12\\x34\\x01\\0\\0\\1\\0\\0\\0\\0\\0\\0'+b''.join(bytes([len(l)])+l.encode() for l in "
            "sys.argv[2].split('.'))+b'\\0\\0\\1\\0\\1'\n"
-           "if sys.argv[3]=='tcp':\n s=socket.create_connection((sys.argv[1],53),5); s.sendall(struct.pack('>H',len(q))+q); "
+           "if sys.argv[3]=='tcp':\n s=socket.create_connection((sys.argv[1],53),30); s.sendall(struct.pack('>H',len(q))+q); "
            "n=struct.unpack('>H',s.recv(2))[0]; a=s.recv(n)\n"
-           "else:\n s=socket.socket(2,2); s.settimeout(5); s.sendto(q,(sys.argv[1],53)); a=s.recv(999)\n"
+           "else:\n s=socket.socket(2,2); s.settimeout(30); s.sendto(q,(sys.argv[1],53)); a=s.recv(999)\n"
            "print(a[3]&15, struct.unpack('>H',a[6:8])[0], '.'.join(map(str,a[-4:])))")
     net.out(box, f"cat > /tmp/ask.py <<'EOF'\n{ask}\nEOF")
     for server in ("9.9.9.9", SITE, NAMES, "127.0.0.1", METADATA):
@@ -120,7 +121,7 @@ def test_whoever_is_asked_it_is_our_resolver(names, net, box):
             assert net.out(box, f"python3 /tmp/ask.py {server} good.example {kind}").split() == ["0", "1", SITE]
             assert net.out(box, f"python3 /tmp/ask.py {server} evil.example {kind}").split()[:2] == ["3", "0"]
     many = ("import socket,struct; q=b'\\x12\\x34\\x01\\0\\0\\1\\0\\0\\0\\0\\0\\0\\4good\\7example\\0\\0\\1\\0\\1'; m=struct.pack('>H',len(q))+q\n"
-            "s=socket.create_connection(('9.9.9.9',53),5); s.sendall(m*300); f=s.makefile('rb'); n=0\n"
+            "s=socket.create_connection(('9.9.9.9',53),30); s.sendall(m*300); f=s.makefile('rb'); n=0\n"
             "for i in range(300): n+=f.read(struct.unpack('>H',f.read(2))[0])[3]==0x80\n"
             "s.sendall(b'\\xff\\xffxx'); print(n, f.read())")
     assert net.out(box, f"python3 - <<'EOF'\n{many}\nEOF").split() == ["300", "b''"]  # and nonsense ends it
@@ -186,9 +187,10 @@ def test_tunnels(names, net, box):
                   "getent hosts $(printf 'x%.0s' $(seq 60)).$(printf 'y%.0s' $(seq 60)).wild.example; "
                   "getent hosts a.b.c.d.e.wild.example; true")
     assert out == "" and names.asked()[before:] == []
-    net.out(box, "python3 - <<'EOF'\nimport socket\nfor i in range(400):\n try: socket.gethostbyname(f'n{i}.wild.example')\n"
-            " except OSError: pass\nEOF", timeout=120)
-    assert len(set(names.asked()[before:])) <= 250  # a burst of 100, then 20 each second
+    begun = time.monotonic()
+    net.out(box, "python3 - <<'EOF'\nimport socket\nfrom multiprocessing.dummy import Pool\ndef ask(i):\n"
+            " try: socket.gethostbyname(f'n{i}.wild.example')\n except OSError: pass\nPool(16).map(ask, range(400))\nEOF", timeout=120)
+    assert len(set(names.asked()[before:])) <= 110 + 20 * (time.monotonic() - begun)  # a burst of 100, then 20 each second
     assert logged(net, box, event="name", reason="too many questions")
     assert net.exec(box, "getent hosts good.example")["exitCode"] in (0, 2)
     assert len(log(net, box)) <= 512
@@ -217,14 +219,14 @@ def test_what_is_not_understood_is_refused(net, network, field):
 HOLD = r"""
 import socket, sys, time
 for name in sys.argv[1:]:
-    s = socket.create_connection((name, 7000), 5)
+    s = socket.create_connection((name, 7000), 30)
     s.sendall(b'echo\n')
     open('/tmp/held', 'a').write(name + '\n')
     globals().setdefault('all', []).append((name, s))
 while True:
     for name, s in list(all):
         try:
-            s.settimeout(1)
+            s.settimeout(5)
             s.sendall(b'x\n')
             assert s.recv(64)
             open('/tmp/beat-' + name, 'a').write('.')
@@ -266,14 +268,14 @@ def test_connections_that_are_no_longer_allowed_are_cut(net, box):
         wait_for(lambda: beats(net, box, name) > 1, what=f"a connection to {name}")
     allow(net, box, "good.example")
     for name in ("other.example", SITES[1]):
-        wait_for(lambda: net.exec(box, f"test -e /tmp/lost-{name}")["exitCode"] == 0, what=f"the end of {name}", seconds=20)
+        wait_for(lambda: net.exec(box, f"test -e /tmp/lost-{name}")["exitCode"] == 0, what=f"the end of {name}")
     count = beats(net, box, "good.example")
     wait_for(lambda: beats(net, box, "good.example") > count, what="the connection that is still allowed")
     put(net, box, {"network": "public"})
     count = beats(net, box, "good.example")
     wait_for(lambda: beats(net, box, "good.example") > count, what="the same in public")
     put(net, box, {"network": "none"})
-    wait_for(lambda: net.exec(box, "test -e /tmp/lost-good.example")["exitCode"] == 0, what="the end of it", seconds=20)
+    wait_for(lambda: net.exec(box, "test -e /tmp/lost-good.example")["exitCode"] == 0, what="the end of it")
 
 
 def test_many_changes_at_once_end_as_one_of_them_says(net, box):
@@ -347,11 +349,12 @@ def test_the_log_of_public_has_names(names, net, box):
     # a name for a private address opens nothing; the log says which name it was
     wait_for(lambda: logged(net, box, event="packet", name="lan.example", address=NEIGHBOUR, reason="a private address"),
              what="a refused packet with its name")
-    assert [e.get("name") for e in logged(net, box, event="open", address=SITES[1], port=80)] == [None]
+    opened = wait_for(lambda: logged(net, box, event="open", address=SITES[1], port=80), what="a connection by its address")
+    assert [e.get("name") for e in opened] == [None]
     # nobody can make up names for the log: only the name servers of the daemon are believed
     names.other(SITES[2])
     lie = ("import socket; q=b'\\x12\\x34\\x01\\0\\0\\1\\0\\0\\0\\0\\0\\0\\4evil\\7example\\0\\0\\1\\0\\1'; "
-           f"s=socket.socket(2,2); s.settimeout(3); s.sendto(q,('{SITES[2]}',53)); print(s.recv(999)[-4:] == bytes([198,51,100,10]))")
+           f"s=socket.socket(2,2); s.settimeout(30); s.sendto(q,('{SITES[2]}',53)); print(s.recv(999)[-4:] == bytes([198,51,100,10]))")
     assert net.out(box, f"python3 - <<'EOF'\n{lie}\nEOF").strip() == "True"
     assert reached(net, box, f"tcp {SITES[2]} 80") == {f"tcp {SITES[2]} 80"}
     wait_for(lambda: logged(net, box, event="open", address=SITES[2], port=80), what="a connection without a name")
@@ -370,7 +373,7 @@ def test_the_log_is_followed(net, box):
     conn.request("GET", f"/v1/sandbox/{box}/network/log?follow=1", headers={"Authorization": "Bearer " + TOKEN})
     r = conn.getresponse()
     assert r.status == 200 and r.getheader("content-type").startswith("text/event-stream")
-    net.exec(box, "getent hosts evil.example; curl -s -m 5 http://good.example/")
+    net.exec(box, "getent hosts evil.example; curl -s -m 30 http://good.example/")
     seen = []
     while not {"name", "open"} <= {e["event"] for e in seen}:
         line = r.readline()
@@ -402,27 +405,28 @@ def test_NET_14_bandwidth_is_limited_both_ways(net, box):
         assert transfer(net, box, line, 2 * limit) < limit * 1.1, line
     r = put(net, box, {"limits": {"networkBytesPerSecond": 0}})
     assert r["limits"]["networkBytesPerSecond"] == 0
-    assert all(transfer(net, box, line, 8 * limit) > limit * 2 for line in ("send", "take"))  # it was the limit
+    assert all(transfer(net, box, line, 8 * limit) > limit * 1.2 for line in ("send", "take"))  # it was the limit
     put(net, box, {"limits": {"networkBytesPerSecond": limit}})  # and again, on the link that is up
     for line in ("send", "take"):
         assert transfer(net, box, line, 2 * limit) < limit * 1.1, line
 
 
-def open_many(d, box, n):
-    """How many of n connections come about, all held at the same time."""
+def open_many(d, box, n, limit):
+    """How many of n connections come about, all held at the same time; it waits for as many as the limit, and a moment for more."""
     return int(d.out(box, "python3 - <<'EOF'\nimport socket,time,select\nall=[]\nfor i in range(%d):\n s=socket.socket(); s.setblocking(False)\n"
-                     " s.connect_ex(('%s',%d)); all.append(s); time.sleep(0.012)\ntime.sleep(0.3)\n"
-                     "print(len(select.select([],all,[],0)[1]))\nEOF" % (n, SITES[0], BULK), timeout=120))
+                     " s.connect_ex(('%s',%d)); all.append(s); time.sleep(0.012)\nopen=lambda: len(select.select([],all,[],0)[1])\n"
+                     "end=time.monotonic()+30\nwhile open()<%d and time.monotonic()<end: time.sleep(0.05)\ntime.sleep(0.3)\n"
+                     "print(open())\nEOF" % (n, SITES[0], BULK, limit), timeout=120))
 
 
 def test_connections_are_limited(net, box):
     put(net, box, {"network": "public", "limits": {"connections": 20}})
-    assert open_many(net, box, 60) == 20
+    assert open_many(net, box, 60, 20) == 20
     assert net.request("GET", f"/v1/sandbox/{box}").json["limits"]["connections"] == 20
     put(net, box, {"limits": {"connections": 40}})
     put(net, box, {"network": "none"})
     put(net, box, {"network": "public"})
-    assert open_many(net, box, 60) == 40
+    assert open_many(net, box, 60, 40) == 40
     assert wait_for(lambda: logged(net, box, event="packet", reason="too many connections"), what="a note of it")
 
 
@@ -452,6 +456,7 @@ def test_the_command_line(net, box):
     assert silica(net, "net", "deny", box, "*.wild.example:80").returncode == 0
     assert net.request("GET", f"/v1/sandbox/{box}").json["network"]["allow"] == ["good.example", "other.example", SITES[0]]
     assert reached(net, box, "tcp other.example 80", "tcp a.wild.example 80") == {"tcp other.example 80"}
+    wait_for(lambda: logged(net, box, event="open", address=SITES[0], port=80), what="the connection in the log")
     out = silica(net, "net", "log", box).stdout
     assert "a.wild.example" in out and "(not on the list)" in out and f"{SITES[0]}:80" in out
     assert all(json.loads(line)["time"] for line in silica(net, "net", "log", box, "--json").stdout.splitlines())
@@ -489,14 +494,9 @@ def own(tmp_path):
     lab.close()
 
 
-def gateway_of(d):
-    lines = subprocess.run(["ps", "--ppid", str(d.proc.pid), "-o", "pid=,args="], capture_output=True, text=True).stdout
-    return int(next(line.split()[0] for line in lines.splitlines() if "gateway" in line))
-
-
 def descriptors(d):
     """Of both processes: a socket inside a sandbox would keep its network namespace alive."""
-    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in (d.proc.pid, gateway_of(d)))
+    return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in (d.proc.pid, gateway_pid(d)))
 
 
 def test_a_list_holds_without_the_daemon_and_after_its_restart(own):
@@ -523,6 +523,8 @@ def test_a_list_holds_without_the_daemon_and_after_its_restart(own):
     shown = d.request("GET", "/v1/sandbox/x").json
     assert shown["limits"]["connections"] == 30 and shown["network"]["allow"] == ["good.example", f"{SITES[1]}:80"]
     allow(d, "x", f"{SITES[1]}:80")
+    rounds = count(SITES[1])
+    wait_for(lambda: count(SITES[1]) > rounds + 1, what="a round that began under the new list")
     at = count(SITE)
     assert reached(d, "x", f"tcp {SITE} 80", f"tcp {SITES[1]} 80") == {f"tcp {SITES[1]} 80"}
     assert count(SITE) == at
@@ -535,7 +537,7 @@ def test_a_gateway_that_dies_is_followed_by_one_that_resolves(own):
     d = make("allowgw", args=["--network-pool", "172.25.0.0/16"], pool=0).start()
     allow(d, "x", "good.example")
     assert reached(d, "x", "tcp good.example 80") == {"tcp good.example 80"}
-    os.kill(gateway_of(d), signal.SIGKILL)
+    os.kill(gateway_pid(d), signal.SIGKILL)
     wait_for(lambda: "starting it again" in d.log(), what="the news of its end")
 
     def works():
@@ -544,7 +546,7 @@ def test_a_gateway_that_dies_is_followed_by_one_that_resolves(own):
         except (OSError, AssertionError, http.client.HTTPException):
             return False
 
-    wait_for(works, what="a resolver again", seconds=20)
+    wait_for(works, what="a resolver again")
     d.out("x", f"cat > /tmp/hold.py <<'EOF'\n{HOLD}\nEOF")
     d.request("POST", "/v1/sandbox/x/api/process/start", {"command": "python3 /tmp/hold.py good.example", "processId": "hold"})
     wait_for(lambda: beats(d, "x", "good.example") > 1, what="a connection")
@@ -552,7 +554,7 @@ def test_a_gateway_that_dies_is_followed_by_one_that_resolves(own):
     count = beats(d, "x", "good.example")
     wait_for(lambda: beats(d, "x", "good.example") > count, what="the same connection")
     assert d.exec("x", "test -e /tmp/lost-good.example")["exitCode"] == 1
-    wait_for(lambda: logged(d, "x", event="open", address=SITE), what="a log again", seconds=20)
+    wait_for(lambda: logged(d, "x", event="open", address=SITE), what="a log again")
 
 
 def test_the_daemons_own_list(own):
@@ -594,7 +596,7 @@ def test_NET_16_five_hundred_sandboxes_leave_nothing(own):
         [t.start() for t in threads]
         [t.join() for t in threads]
         assert not wrong, wrong[:3]
-    assert time.monotonic() - begun < 300  # a bound, not a measurement
+    assert time.monotonic() - begun < 900  # a bound, not a measurement
 
     def rest():
         table = lab.on_host("nft", "list", "table", "inet", f"silica-{d.instance}")
@@ -605,7 +607,7 @@ def test_NET_16_five_hundred_sandboxes_leave_nothing(own):
         tracked = [x for x in lab.on_host("cat", "/proc/net/nf_conntrack").splitlines() if "src=172.24." in x]
         return len(links) > 2 or used or objects or tracked
 
-    wait_for(lambda: not rest(), what="nothing but prepared sandboxes", seconds=30)
-    wait_for(lambda: descriptors(d) < fds + 16, what="no descriptor of a sandbox's", seconds=30)  # the pool may be in any state
+    wait_for(lambda: not rest(), what="nothing but prepared sandboxes")
+    wait_for(lambda: descriptors(d) < fds + 16, what="no descriptor of a sandbox's")  # the pool may be in any state
     d.stop()
-    wait_for(lambda: lab.state() == before, what="the host as it was", seconds=20)
+    wait_for(lambda: lab.state() == before, what="the host as it was")

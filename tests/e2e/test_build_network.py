@@ -5,7 +5,7 @@ import pytest
 from lab import NEIGHBOUR, SITE, Lab, LabDaemon
 from project import Project
 
-FETCH = "python3 -c \"import socket; s = socket.create_connection(('{0}', 80), 3); print(s.recv(16).decode())\""
+FETCH = "python3 -c \"import socket; s = socket.create_connection(('{0}', 80), 3); s.settimeout(60); print(s.recv(16).decode())\""
 
 
 class LabProject(Project):

@@ -11,8 +11,8 @@ import pytest
 from lab import HOST, SITE, LabDaemon, ns
 from lab_ipv6 import FORBIDDEN6, HOST6, NEIGHBOUR6, OTHER6, SITE6, THIRD6, Lab6, needed
 from lab_names import NAMES, Names
-from silica import BIN, TOKEN, sandbox_processes, wait_for
-from test_network import dropped, links, table
+from silica import BIN, TOKEN, wait_for
+from test_network import dropped, first_process, flood, links, settings, table
 
 pytestmark = needed
 
@@ -60,13 +60,6 @@ def address6(d, sandbox):
     return r["address6"]
 
 
-def first_process(d, address):
-    """The pid on the host of a process in the sandbox with this address; others may end meanwhile."""
-    show = ["ip", "-6", "addr"]
-    return next(pid for pid in sandbox_processes(d) if address in
-                subprocess.run(["nsenter", "-t", str(pid), "-n", *show], capture_output=True, text=True).stdout)
-
-
 def reached(d, box, *targets, wait=1.0):
     return {t for t, v in d.probe(box, list(targets), wait=wait).items() if v == "hello"}
 
@@ -92,10 +85,10 @@ def test_public_addresses_are_reached_over_both(lab, net):
 
 
 def test_ping_and_fragments(net):
-    out = net.out("pub", "python3 -c \"import socket; s=socket.socket(10,2,58); s.settimeout(3); "
+    out = net.out("pub", "python3 -c \"import socket; s=socket.socket(10,2,58); s.settimeout(30); "
                   f"s.connect(('{SITE6}',1)); s.send(bytes([128,0,0,0,0,0,0,1])); print(s.recv(99)[0])\"")
     assert out.strip() == "129"
-    out = net.out("pub", "python3 -c \"import socket; s=socket.socket(10,2); s.settimeout(3); "
+    out = net.out("pub", "python3 -c \"import socket; s=socket.socket(10,2); s.settimeout(30); "
                   f"s.sendto(b'x'*3000, ('{SITE6}',9000)); print(s.recv(99))\"")
     assert "hello" in out
 
@@ -106,10 +99,10 @@ def test_one_address_and_nothing_from_neighbours(lab, net):
     inside = net.out("pub", "ip -6 -o addr; ip -6 neigh; ip -6 route")
     assert inside.count("inet6") == 2 and "fe80" not in inside and "PERMANENT" in inside
     assert net.exec("pub", f"ip -6 addr add {NEIGHBOUR6}/128 dev eth0")["exitCode"] != 0
-    for name in links(net):
-        assert lab.on_host("cat", *(f"/proc/sys/net/ipv6/conf/{name}/{x}" for x in ("accept_ra", "accept_redirects", "autoconf"))
-                           ).split() == ["0", "0", "0"]
-        assert lab.on_host("ip", "-6", "-o", "addr", "show", "dev", name).count("inet6") == 1
+    files = ["/proc/sys/net/ipv6/conf/{}/" + x for x in ("accept_ra", "accept_redirects", "autoconf")]
+    wait_for(lambda: {tuple(x or ()) for x in settings(net, files)} == {("0", "0", "0")}, what="the settings of all links")
+    addresses = lambda: re.findall(r"^\d+: (sil\S+)\s+inet6", lab.on_host("ip", "-6", "-o", "addr"), re.M)  # noqa: E731
+    wait_for(lambda: sorted(addresses()) == links(net), what="one address on each link")
 
 
 def test_NET_03_04_private_and_special_addresses(lab, net):
@@ -154,7 +147,7 @@ def test_NET_02_05_neither_the_host_nor_other_sandboxes(lab, net):
             lab.on_host("nft", "flush", "chain", "inet", f"silica-{net.instance}", chain)
         for where in targets:
             _, a, port = where.split()
-            assert net.exec("pub", f"curl -s -m 3 -o /dev/null 'http://[{a}]:{port}/'")["exitCode"] == 0, where
+            assert net.exec("pub", f"curl -s -m 30 -o /dev/null 'http://[{a}]:{port}/'")["exitCode"] == 0, where
     finally:
         server.kill()
         server.wait()
@@ -201,13 +194,13 @@ def test_routers_are_not_believed(lab, net):
     own = address6(net, "pub")
     pid = first_process(net, own)
     link = next(x for x in links(net) if own in table(net) and f'"{x}" . {own}' in table(net))
-    routes, addresses = lab.on_host("ip", "-6", "route"), lab.on_host("ip", "-6", "-o", "addr")
     for accept in ("0", "2"):  # the interface's own setting, and without it the filter
         lab.on_host("sysctl", "-q", f"net.ipv6.conf.{link}.accept_ra={accept}", f"net.ipv6.conf.{link}.autoconf={accept[-1]}")
         before = dropped(net, "input", "iifname")
         ns(pid, sys.executable, "-c", ADVERTISEMENT)
         wait_for(lambda: dropped(net, "input", "iifname") >= before + 5, what="drops by the rule")
-        assert lab.on_host("ip", "-6", "route") == routes and lab.on_host("ip", "-6", "-o", "addr") == addresses
+        for believed in ("route", "addr"):
+            assert not re.search("fe80::bad|2e00:bad:", lab.on_host("ip", "-6", believed)), believed
     lab.on_host("sysctl", "-q", f"net.ipv6.conf.{link}.accept_ra=0", f"net.ipv6.conf.{link}.autoconf=0")
 
 
@@ -248,13 +241,13 @@ def test_lists_pin_what_names_say(lab, names, net):
         assert net.request("PUT", f"/v1/sandbox/{box}", {"network": mode}).status == 200
         assert reached(net, box, f"tcp {SITE6} 80", f"tcp {NEIGHBOUR6} 80") == wanted
     net.destroy(box)
-    assert not re.search(r"elements = \{[^}]*2e00:", table(net))  # nothing of it stays
+    wait_for(lambda: not re.search(r"elements = \{[^}]*2e00:", table(net)), what="nothing of it")
 
 
 HOLD = f"""python3 -c "
 import socket
 s = socket.socket(10, 2)
-s.settimeout(1)
+s.settimeout(5)
 s.connect(('{SITE6}', 9000))
 try:
     while True:
@@ -275,13 +268,13 @@ def test_connections_that_are_no_longer_allowed_are_cut(net):
     count = beats()
     wait_for(lambda: beats() > count, what="a connection that is still allowed")
     allow(net, box, "other.example")
-    wait_for(lambda: net.exec(box, "test -e /tmp/lost")["exitCode"] == 0, what="its end", seconds=20)
+    wait_for(lambda: net.exec(box, "test -e /tmp/lost")["exitCode"] == 0, what="its end")
     own = ":".join(x.zfill(4) for x in address6(net, box).split(":")[-2:])
     tracked = lambda: [x for x in net.lab.on_host("cat", "/proc/net/nf_conntrack").splitlines() if f"{own} dst" in x]  # noqa: E731
     net.request("PUT", f"/v1/sandbox/{box}", {"network": "public"})
     assert reached(net, box, f"udp {SITE6} 9000") and tracked()
     net.destroy(box)
-    wait_for(lambda: not tracked(), what="no tracked connection of a sandbox that is gone", seconds=20)
+    wait_for(lambda: not tracked(), what="no tracked connection of a sandbox that is gone")
 
 
 def test_bandwidth_is_limited(net):
@@ -295,9 +288,10 @@ def test_bandwidth_is_limited(net):
 
 
 def test_connections_of_both_families_count_together(net):
-    hold = (f"import socket,sys\nheld=[]\nn=0\nfor i in range(12):\n for a in ('{SITE}','{SITE6}'):\n"
-            "  s=socket.socket(10 if ':' in a else 2,2); s.settimeout(0.3); s.connect((a,9000)); s.send(b'?')\n"
-            "  try: n+=s.recv(9)==b'hello'; held.append(s)\n  except OSError: pass\nprint(n)")
+    hold = (f"import select,socket,time\nheld=[]\nfor i in range(12):\n for a in ('{SITE}','{SITE6}'):\n"
+            "  s=socket.socket(10 if ':' in a else 2,2); s.connect((a,9000)); s.send(b'?'); held.append(s)\n"
+            "answered=lambda: len(select.select(held,[],[],0)[0])\nend=time.monotonic()+30\n"
+            "while answered()<5 and time.monotonic()<end: time.sleep(0.05)\ntime.sleep(0.5)\nprint(answered())")
     r = net.request("PUT", "/v1/sandbox/few", {"limits": {"connections": 5}})
     assert r.status in (200, 201), r.body
     assert net.out("few", f"python3 - <<'EOF'\n{hold}\nEOF").strip() == "5"
@@ -305,12 +299,8 @@ def test_connections_of_both_families_count_together(net):
 
 
 def test_DOS_27_new_connections_are_limited(lab, net):
-    before = len(lab.visits())
-    net.out("flood", "python3 -c \"import socket\nfor i in range(600):\n s=socket.socket(10,2)\n "
-            f"s.sendto(b'x', ('{SITE6}', 9000))\"")
-    got = len(lab.visits()) - before
-    assert 150 <= got <= 500, got  # a burst of 200, then 100 each second
-    net.destroy("flood")
+    got, seconds = flood(net, "socket.AF_INET6", SITE6)
+    assert got <= 310 + 100 * seconds, (got, seconds)  # a burst of 200, then 100 each second
 
 
 def test_the_host_is_left_as_it_was(own_lab, lab_daemon):
@@ -348,11 +338,11 @@ def test_what_is_missing_is_said(own_lab, lab_daemon):
     d = lab_daemon("noway", args=["--ipv6", "on"], pool=0)
     d.network = None  # even when nobody insists on a network
     d.start(wait=False)
-    assert d.proc.wait(20) != 0 and "no way to the internet over IPv6" in d.log()
+    assert d.proc.wait(60) != 0 and "no way to the internet over IPv6" in d.log()
     prefix = d.prefix
     d.prefix = [*prefix, "unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc/sys/net/ipv6 && exec "$@"', "sh"]
     d.start(wait=False)
-    assert d.proc.wait(20) != 0 and "this kernel has no IPv6" in d.log()
+    assert d.proc.wait(60) != 0 and "this kernel has no IPv6" in d.log()
     r = subprocess.run([*d.prefix, BIN, "doctor"], capture_output=True, text=True)
     assert "this kernel has none" in r.stdout, r.stdout
     d.prefix, d.args = prefix, [a for a in d.args if a not in ("--ipv6", "on")]

@@ -14,7 +14,7 @@ from tracer import needs_strace
 
 def doctor(*prefix, agent=silica.AGENT, image="base"):
     r = subprocess.run([*prefix, silica.BIN, "doctor", "--json", "--data", os.path.dirname(silica.IMAGES), "--agent", agent, "--image", image],
-                       capture_output=True, text=True, timeout=60, env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"})
+                       capture_output=True, text=True, timeout=180, env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"})
     said = json.loads(r.stdout)
     layers = {line["layer"]: line for line in said["layers"]}
     missing = {name for name, line in layers.items() if line["verdict"] == "missing"}
@@ -97,7 +97,7 @@ def test_OPS_01_files():
 def refusal(d):
     """The last words of a daemon that does not start."""
     d.start(wait=False)
-    assert d.proc.wait(20) != 0
+    assert d.proc.wait(60) != 0
     return d.log().strip().splitlines()[-1]
 
 
@@ -113,11 +113,12 @@ def test_OPS_03_without_loop_devices(daemon_factory):
     d = daemon_factory("ops3l", pool=0)
     d.prefix = in_mounts("mount --bind /dev/null /dev/loop-control")
     d.start(wait=False)
-    silica.wait_for(lambda: d.proc.poll() is not None or d.healthy(), 20, "its start or its end")
+    silica.wait_for(lambda: d.proc.poll() is not None or d.healthy(), what="its start or its end")
     if d.proc.poll() is None:
         r = d.request("PUT", "/v1/sandbox/x", {})
         assert r.status >= 500 and "loop" in r.json["message"], r.body
-        assert d.request("GET", "/v1/sandbox/x").status == 404 and not d.disks()
+        assert d.request("GET", "/v1/sandbox/x").status == 404
+        silica.wait_for(lambda: not d.disks(), what="no disk")
     else:
         assert "loop" in d.log().splitlines()[-1], d.log()
 

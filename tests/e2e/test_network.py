@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -58,12 +59,37 @@ def address(d, sandbox):
     return re.search(r"inet ([\d.]+)/31", d.out(sandbox, "ip -4 addr show dev eth0")).group(1)
 
 
-def first_process(d, sandbox_address):
-    """The pid on the host of a process in the sandbox with this address."""
-    for pid in sandbox_processes(d):
-        if sandbox_address in ns(pid, "ip", "-4", "addr"):
-            return pid
-    raise AssertionError("no such sandbox")
+def first_process(d, address):
+    """The pid on the host of a process in the sandbox with this address; others may end meanwhile."""
+    return next(pid for pid in sandbox_processes(d) if f" {address}/" in
+                subprocess.run(["nsenter", "-t", str(pid), "-n", "ip", "addr"], capture_output=True, text=True).stdout)
+
+
+def flood(d, family, site):
+    """Sends 600 datagrams, each from a port of its own: how many arrived, and the seconds that it took."""
+    before = len(d.lab.visits())
+    took = float(d.out("flood", f"python3 -c \"import socket, time\nt=time.monotonic()\nfor i in range(600):\n s=socket.socket({family},2)\n "
+                       f"s.sendto(b'x', ('{site}', 9000))\nprint(time.monotonic()-t)\""))
+    arrived = [-1]
+
+    def all_noted():  # by a program of the world, which takes its time
+        arrived.append(len(d.lab.visits()) - before)
+        time.sleep(0.3)
+        return arrived[-1] >= 150 and arrived[-1] == arrived[-2]
+
+    wait_for(all_noted, what="the first of them")
+    d.destroy("flood")
+    return arrived[-1], took
+
+
+def settings(d, paths):
+    """For each link of a sandbox what these files say; half-made and half-removed links come and go."""
+    def read(name):
+        try:
+            return d.lab.on_host("cat", *(p.format(name) for p in paths)).split()
+        except AssertionError:
+            return None
+    return [read(name) for name in links(d)]
 
 
 def test_public_addresses_are_reached(lab, net):
@@ -73,9 +99,9 @@ def test_public_addresses_are_reached(lab, net):
 
 
 def test_NET_13_ping_and_fragments(net):
-    net.out("pub", f"ping -c1 -W2 {SITE} || python3 -c \"import socket; s=socket.socket(2,2,1); s.settimeout(2); "
+    net.out("pub", f"ping -c1 -W20 {SITE} || python3 -c \"import socket; s=socket.socket(2,2,1); s.settimeout(20); "
             f"s.connect(('{SITE}',1)); s.send(bytes([8,0,0,0,0,0,0,1])); s.recv(99)\"")
-    out = net.out("pub", "python3 -c \"import socket; s=socket.socket(2,2); s.settimeout(3); "
+    out = net.out("pub", "python3 -c \"import socket; s=socket.socket(2,2); s.settimeout(30); "
                   f"s.sendto(b'x'*2000, ('{SITE}',9000)); print(s.recv(99))\"")
     assert "hello" in out
 
@@ -178,10 +204,8 @@ def test_NET_12_no_ipv6(lab, net):
     net.out("pub", "true")
     assert {line.split()[5] for line in net.out("pub", "cat /proc/net/if_inet6").splitlines()} <= {"lo"}
     assert not [x for x in lab.on_host("cat", "/proc/net/if_inet6").splitlines() if "sil" in x]
-    for name in links(net):
-        assert lab.on_host("cat", f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6",
-                           f"/proc/sys/net/ipv4/conf/{name}/rp_filter",
-                           f"/proc/sys/net/ipv4/conf/{name}/proxy_arp").split() == ["1", "1", "0"]
+    files = [f"/proc/sys/net/{x}" for x in ("ipv6/conf/{}/disable_ipv6", "ipv4/conf/{}/rp_filter", "ipv4/conf/{}/proxy_arp")]
+    wait_for(lambda: {tuple(x or ()) for x in settings(net, files)} == {("1", "1", "0")}, what="the settings of all links")
 
 
 def test_the_host_is_no_router(lab, net):
@@ -214,7 +238,7 @@ def test_others_may_forward_later(own_lab, lab_daemon):
     lab.on_host("nft", "add table ip other; add chain ip other post { type nat hook postrouting priority 100; }; "
                 "add rule ip other post ip saddr 172.25.0.0/24 masquerade")
     lab.on_host("sysctl", "-q", "net.ipv4.ip_forward=1")
-    reach = f"import socket; print(socket.create_connection(('{SITE}', 80), 3).recv(9))"
+    reach = f"import socket; print(socket.create_connection(('{SITE}', 80), 30).recv(9))"
     try:
         assert "hello" in ns(inner.pid, sys.executable, "-c", reach)
         assert d.probe("x", [f"tcp {SITE} 80"])[f"tcp {SITE} 80"] == "hello"
@@ -226,13 +250,9 @@ def test_others_may_forward_later(own_lab, lab_daemon):
 
 
 def test_DOS_27_new_connections_are_limited(lab, net):
-    before = len(lab.visits())
-    net.out("flood", "python3 -c \"import socket\nfor i in range(600):\n s=socket.socket(2,2)\n "
-            f"s.sendto(b'x', ('{SITE}', 9000))\"")
-    got = len(lab.visits()) - before
-    assert 150 <= got <= 500, got  # a burst of 200, then 100 each second
+    got, seconds = flood(net, "socket.AF_INET", SITE)
+    assert got <= 310 + 100 * seconds, (got, seconds)  # a burst of 200, then 100 each second
     assert net.probe("pub", [f"tcp {SITE} 80"])[f"tcp {SITE} 80"] == "hello"  # the others are not concerned
-    net.destroy("flood")
 
 
 def test_DOS_28_the_hosts_neighbour_table(lab, net):
@@ -301,14 +321,14 @@ def test_NET_16_fifty_sandboxes_leave_nothing(own_lab, lab_daemon):
     for i in range(50):  # slots are used again and again
         assert d.probe(f"n{i}", [f"tcp {SITE} 80"])[f"tcp {SITE} 80"] == "hello", i
         d.destroy(f"n{i}")
-    wait_for(lambda: len(links(d)) == len(boxes(d)) <= 2, what="only prepared links", seconds=20)
+    wait_for(lambda: len(links(d)) == len(boxes(d)) <= 2, what="only prepared links")
 
     def orphans():  # removed behind the answer to the delete
         entries = [x for x in lab.on_host("cat", "/proc/net/nf_conntrack").splitlines() if "src=172.30." in x]
         owners = {a for _, a in boxes(d)}
         return [x for x in entries if re.search(r"src=(172\.30\.[\d.]+)", x).group(1) not in owners]
 
-    wait_for(lambda: not orphans(), what="no tracked connection of a sandbox that is gone", seconds=20)
+    wait_for(lambda: not orphans(), what="no tracked connection of a sandbox that is gone")
     d.stop()
     wait_for(lambda: lab.state() == before, what="the host as it was")
 
@@ -325,7 +345,7 @@ def test_HYG_02_REC_02_half_made_networks_are_taken_back(own_lab, lab_daemon, ho
         except (OSError, http.client.HTTPException):
             assert how == "CRASH"
         if how == "CRASH":
-            assert d.proc.wait(20) == -signal.SIGKILL
+            assert d.proc.wait(60) == -signal.SIGKILL
             wait_for(lambda: not d.port_open(), what="the gateway's end")
             d.start()
         wait_for(lambda: not links(d) and not boxes(d), what=f"no link after {step}")
@@ -342,7 +362,7 @@ def test_a_daemon_without_network_takes_it_from_those_it_adopts(own_lab, lab_dae
     assert links(d) and boxes(d)
     d.network = "none"
     d.start()
-    assert own_lab.state() == before
+    wait_for(lambda: own_lab.state() == before, what="the host as it was")
     assert d.probe("x", [f"tcp {SITE} 80"])[f"tcp {SITE} 80"] != "hello"
 
 
@@ -364,7 +384,7 @@ def test_explicit_wish_without_a_network(daemon_factory):
 def test_a_pool_in_use_is_refused(own_lab, lab_daemon):
     own_lab.on_host("ip", "addr", "add", "172.29.0.1/24", "dev", "up0")
     d = lab_daemon("clash", args=["--network-pool", "172.29.0.0/16"]).start(wait=False)
-    assert d.proc.wait(20) != 0
+    assert d.proc.wait(60) != 0
     assert "in use on interface up0" in d.log()
     d.network = None  # nobody insists: sandboxes without a network, and a warning
     d.start()
@@ -389,6 +409,6 @@ def test_the_probes_can_see(own_lab, lab_daemon):
     assert set(d.probe("a", targets).values()) == {"hello"}
     for where in (HOST, address(d, "b")):
         port = 8787 if where == HOST else 8000
-        assert d.exec("a", f"curl -s -m 3 -o /dev/null http://{where}:{port}/health")["exitCode"] == 0
+        assert d.exec("a", f"curl -s -m 30 -o /dev/null http://{where}:{port}/health")["exitCode"] == 0
 
 

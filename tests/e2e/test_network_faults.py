@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packet filter among others, and a kernel that does not answer in time (catalogue areas 12 and 13)."""
+import contextlib
 import os
 import subprocess
 
@@ -41,7 +42,10 @@ def reaches(d, sandbox):
 
 def netlink_sockets(pid):
     inodes = {line.split()[-1] for line in open(f"/proc/{pid}/net/netlink")}
-    links = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    links = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            links.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
     return [link for link in links if link.startswith("socket:[") and link[8:-1] in inodes]
 
 
@@ -84,8 +88,8 @@ def test_NET_11_the_whole_rule_set_is_flushed(lab, net):
     for _ in range(2):
         nft(lab, "flush ruleset\n")
         wait_for(lambda: table in lab.on_host("nft", "list", "tables"), what="our table")
-        wait_for(lambda: reaches(net, "open"), what="the way out")
-        assert reaches(net, "listed")
+        for name in ("open", "listed"):
+            wait_for(lambda: reaches(net, name), what="the way out")
         assert not forbidden_reached(net, "open") and not forbidden_reached(net, "listed")
         assert net.probe("listed", ["tcp 203.0.113.1 80"])["tcp 203.0.113.1 80"] != "hello", "it is not on the list"
     assert net.log().count("it is in place again") >= 2

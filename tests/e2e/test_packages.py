@@ -66,5 +66,5 @@ def test_git_pip_and_npm(net, box):
     assert net.out(box, "/tmp/venv/bin/python -c 'import silica_sample; print(silica_sample.answer)'").strip() == "42"
     net.out(box, "mkdir -p /tmp/app && cd /tmp/app && npm install --no-audit --no-fund silica-sample", timeout=120)
     assert net.out(box, "cd /tmp/app && node -p 'require(\"silica-sample\")'").strip() == "42"
-    elsewhere = net.exec(box, "curl -s -m 2 http://other.example/ -o /dev/null")["exitCode"]
+    elsewhere = net.exec(box, "curl -s -m 30 http://other.example/ -o /dev/null")["exitCode"]
     assert (elsewhere == 6) == box.endswith("allowlist"), elsewhere  # 6: there is no such name

@@ -5,22 +5,7 @@ import signal
 
 from engine import Engine, sidecar_call, through, wait_status
 from silica import wait_for
-
-
-def gateway_pid(daemon):
-    for pid in os.listdir("/proc"):
-        if not pid.isdigit():
-            continue
-        try:
-            with open(f"/proc/{pid}/stat") as f:
-                parent = int(f.read().rsplit(")", 1)[1].split()[1])
-            with open(f"/proc/{pid}/cmdline") as f:
-                words = f.read().split("\0")
-        except OSError:
-            continue
-        if parent == daemon.proc.pid and words[1:2] == ["gateway"]:
-            return int(pid)
-    return None
+from tracer import gateway_pid
 
 
 def answers(engine):
@@ -55,13 +40,13 @@ def test_7_adoption(daemon_factory):
     # the gateway dies
     old = gateway_pid(daemon)
     os.kill(old, signal.SIGKILL)
-    wait_for(lambda: gateway_pid(daemon) not in (None, old) and answers(engine), 20, "a new gateway")
+    wait_for(lambda: gateway_pid(daemon) != old and answers(engine), what="a new gateway")
     check_adopted(engine, port, secret)
 
     # the keeper dies, and with it the gateway
     daemon.kill()
     daemon.start()
-    wait_for(lambda: answers(engine), 20, "the engine")
+    wait_for(lambda: answers(engine), what="the engine")
     check_adopted(engine, port, secret)
 
     # the code of a container that was adopted, and so is nobody's child
@@ -71,7 +56,7 @@ def test_7_adoption(daemon_factory):
     engine.run("late", "/bin/sh", "-c", "while test ! -e /tmp/go; do sleep 0.05; done; exit 23")
     daemon.kill()
     daemon.start()
-    wait_for(lambda: answers(engine), 20, "the engine")
+    wait_for(lambda: answers(engine), what="the engine")
     waiting = engine.wait("late")
     eid = engine.call("POST", "/containers/late/exec", {"Cmd": ["touch", "/tmp/go"]}).json["Id"]
     assert engine.call("POST", f"/exec/{eid}/start", {"Detach": True}).status == 200
@@ -85,7 +70,7 @@ def test_end_while_the_gateway_is_away(daemon_factory):
     engine = Engine(daemon)
     engine.run("short", "/bin/sh", "-c", "sleep 0.3; exit 9")
     os.kill(gateway_pid(daemon), signal.SIGKILL)
-    wait_for(lambda: answers(engine), 20, "a new gateway")
+    wait_for(lambda: answers(engine), what="a new gateway")
     wait_status(engine, "short", "exited")
     assert engine.inspect("short")["State"]["ExitCode"] == 9
     engine.remove("short")
@@ -98,7 +83,7 @@ def test_removal_survives(daemon_factory):
     engine.remove("gone")
     daemon.kill()
     daemon.start()
-    wait_for(lambda: answers(engine), 20, "the engine")
+    wait_for(lambda: answers(engine), what="the engine")
     assert engine.inspect("gone") is None
     assert engine.call("GET", "/containers/json?all=1").json == []
-    assert len([d for d in daemon.disks() if d.endswith(".img")]) <= daemon.pool
+    wait_for(lambda: len([d for d in daemon.disks() if d.endswith(".img")]) <= daemon.pool, what="the end of its disk")

@@ -11,7 +11,8 @@ import silica
 from engine import Engine, sidecar_call, through
 from owner import Owner, Resolver, echo, http
 from silica import wait_for
-from test_docker_adoption import answers, gateway_pid
+from test_docker_adoption import answers
+from tracer import gateway_pid
 
 PROLOGUE = """
 import json, os, socket, ssl, sys, urllib.request
@@ -56,7 +57,13 @@ class Container:
         self.wait_up()
 
     def wait_up(self):
-        wait_for(lambda: through(self.port, 3000, "GET", "/api/ping").status == 200, 20, "the server inside")
+        wait_for(self.up, what="the server inside")
+
+    def up(self):
+        try:
+            return through(self.port, 3000, "GET", "/api/ping").status == 200
+        except (OSError, AssertionError):  # nobody listens there yet
+            return False
 
     def put(self, settings):
         assert sidecar_call(self.port, "PUT", "/egress", settings).status == 204
@@ -126,7 +133,7 @@ def test_https_with_the_sidecars_authority(container):
     assert out.split() == ["inside", "True"]
     assert c.owner.heads[-1]["x-tls-sni"] == "api.test"
     # the programs people use
-    r = c.sh(f"curl -sS -m 20 --cacert {CA} https://other.test/ && NODE_EXTRA_CA_CERTS={CA} node -e "
+    r = c.sh(f"curl -sS -m 50 --cacert {CA} https://other.test/ && NODE_EXTRA_CA_CERTS={CA} node -e "
              "\"fetch('https://node.test/').then(r => r.text()).then(t => console.log(' ' + t))\"")
     assert r["exitCode"] == 0 and r["stdout"].split() == ["inside", "inside"], r
 
@@ -237,7 +244,7 @@ def test_a_new_gateway_takes_over(container, daemon):
     pem = c.trust()
     old = gateway_pid(daemon)
     os.kill(old, signal.SIGKILL)
-    wait_for(lambda: gateway_pid(daemon) not in (None, old) and answers(c.engine), 20, "a new gateway")
+    wait_for(lambda: gateway_pid(daemon) != old and answers(c.engine), what="a new gateway")
     assert sidecar_call(c.port, "GET", "/ca").body.decode() == pem
     c.put({"port": c.owner.port})  # all that workerd says when it finds a container
     out = c.python(f"""
@@ -256,7 +263,7 @@ def test_a_new_keeper_takes_over(container, daemon):
     assert c.python("print(fetch('http://api.test/'))") == "x"
     daemon.kill()
     daemon.start()
-    wait_for(lambda: answers(c.engine), 20, "the engine's socket")
+    wait_for(lambda: answers(c.engine), what="the engine's socket")
     c.port = c.engine.host_port(c.name + "-proxy")
     c.put({"port": c.owner.port})
     c.wait_up()
@@ -281,7 +288,7 @@ def test_a_flood_of_one_does_not_stop_the_other(container):
             kept = kept[-500:] + [s]
         """) + "'"})
     assert r.status == 200, r.body
-    wait_for(lambda: len(bad.owner.heads) > 300, 30, "the flood")
+    wait_for(lambda: len(bad.owner.heads) > 300, what="the flood")
     for _ in range(20):
         assert good.python("print(fetch('http://api.test/'))") == "x"
     assert bad.sh("pgrep -fc 'import socket'")["exitCode"] == 0  # it is still at it
@@ -310,10 +317,10 @@ def test_nothing_is_left(container, daemon):
                 open("/tmp/open", "w").close()
                 time.sleep(1000)
                 """) + "'"})
-            wait_for(lambda: c.sh("ls /tmp/open")["exitCode"] == 0, 20, "connections")
+            wait_for(lambda: c.sh("ls /tmp/open")["exitCode"] == 0, what="connections")
             assert descriptors(gateway) > before
         finally:
             c.close()
     # a socket of theirs would keep their namespace alive; nothing else could
-    wait_for(lambda: descriptors(gateway) <= before, 30, "everything is given back")
+    wait_for(lambda: descriptors(gateway) <= before, what="everything is given back")
     assert gateway_pid(daemon) == gateway

@@ -20,7 +20,7 @@ def test_a_disk_settles_and_keeps_what_was_written_before(daemon_factory):
     d = daemon_factory("settle", pool=0).start()
     d.out("a", "head -c 3000000 /dev/urandom > /workspace/f; sha256sum /workspace/f > /workspace/sum")
     assert len(loops(d)) == 1
-    wait_for(lambda: settled(loops(d)[0]), 20, "barriers and direct I/O")
+    wait_for(lambda: settled(loops(d)[0]), what="barriers and direct I/O")
     assert d.out("a", "cd /workspace && sha256sum -c sum && echo more > g && sync") == "/workspace/f: OK"
     r = d.request("POST", "/v1/sandbox/a/sleep")
     assert r.status == 200, r.body
@@ -33,7 +33,7 @@ def test_a_disk_that_sleeps_young_settles_meanwhile(daemon_factory):
     d = daemon_factory("dream", pool=0).start()
     d.out("a", "echo x > /workspace/f")
     assert d.request("POST", "/v1/sandbox/a/sleep").status == 200
-    wait_for(lambda: settled(loops(d)[0]), 20, "barriers and direct I/O")
+    wait_for(lambda: settled(loops(d)[0]), what="barriers and direct I/O")
     assert d.out("a", "cat /workspace/f") == "x"
     assert settled(loops(d)[0]) and "without barriers" not in d.log()
 

@@ -47,7 +47,8 @@ class Watch:
         self.thread.join()
         assert not self.failures, self.failures[:3]
         # not a measurement: machines are shared, but nobody waits for a neighbour's flood
-        assert self.times and sorted(self.times)[len(self.times) // 2] < 1 and max(self.times) < 5, max(self.times)
+        assert self.times and max(self.times) < 20, max(self.times)
+        assert len(self.times) < 10 or sorted(self.times)[len(self.times) // 2] < 1, self.times
 
 
 @pytest.fixture
@@ -83,8 +84,11 @@ def gateway_memory(daemon):
 def agent_memory(daemon):
     found = []
     for pid in silica.sandbox_processes(daemon):
-        with open(f"/proc/{pid}/status") as f:
-            status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+        try:
+            with open(f"/proc/{pid}/status") as f:
+                status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+        except OSError:
+            continue  # it has ended
         if status["NSpid"].split()[-1] == "1":
             found.append(int(status["VmRSS"].split()[0]) * 1024)
     return found
@@ -177,7 +181,7 @@ def test_DOS_31_watches(daemon, box, unharmed):
     finally:
         for s in sockets:
             s.close()
-    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}").json["activeRequests"] == 0, 30, "the end of the watches")
+    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}").json["activeRequests"] == 0, what="the end of the watches")
     assert daemon.out(box, "echo ok") == "ok"
 
 
@@ -197,7 +201,7 @@ def test_DOS_20_readers_that_stop(daemon, box, unharmed):
             assert s.recv(100)
 
         def cpu():
-            ticks = "cat $(pgrep -x yes | sed 's|.*|/proc/&/stat|') | awk '{ n += $14 + $15 } END { print n }'"
+            ticks = "cat $(pgrep -x yes | sed 's|.*|/proc/&/stat|') | awk '{ n += $14 + $15 } END { print n + 0 }'"
             return int(daemon.out(box, ticks, sessionId="cpu"))
 
         samples = []
@@ -207,7 +211,7 @@ def test_DOS_20_readers_that_stop(daemon, box, unharmed):
             time.sleep(0.3)
             return len(samples) > 5 and samples[-1] == samples[-5]
 
-        wait_for(still, 60, "the standstill")
+        wait_for(still, what="the standstill")
         assert gateway_memory(daemon) - before < 64 * MB
         assert max(agent_memory(daemon)) < 16 * MB
     finally:
@@ -250,4 +254,4 @@ def test_processes_of_another_user_die_with_their_session(daemon, box):
     look = "setpriv --reuid=1000 --clear-groups pgrep -x sleep"
     wait_for(lambda: daemon.exec(box, look, sessionId=SESSIONLESS)["stdout"], what="the process")
     assert daemon.request("POST", f"{api(box)}/session/delete", {"sessionId": "s"}).status == 200
-    assert daemon.exec(box, look, sessionId=SESSIONLESS)["stdout"] == ""
+    wait_for(lambda: daemon.exec(box, look, sessionId=SESSIONLESS)["stdout"] == "", what="its end")

@@ -32,10 +32,10 @@ def test_HYG_01_DOS_33_two_hundred_cycles(daemon_factory):
         assert d.destroy(name)["existed"] is True
     wait_for(lambda: len(d.slots()) <= 2, what="only the prepared sandboxes")
     assert mounts() == before_mounts
-    wait_for(lambda: pool_full() and keeper_fds() <= before_fds + 8, 30, "no descriptors are left")  # the pool may be filling up
+    wait_for(lambda: pool_full() and keeper_fds() <= before_fds + 8, what="no descriptors are left")  # the pool may be filling up
     d.stop()
     wait_for(lambda: clean(d), what="a clean host")
-    assert set(ids_in_use()) <= set(before_ids)
+    wait_for(lambda: set(ids_in_use()) <= set(before_ids), what="no process of a sandbox")
 
 
 def test_HYG_02_failed_creates_leave_nothing(daemon_factory):
@@ -74,7 +74,7 @@ def test_REC_02_kill_at_every_step_of_creation(daemon_factory):
                     break
             except (OSError, http.client.HTTPException):
                 pass
-            assert d.proc.wait(20) == -signal.SIGKILL
+            assert d.proc.wait(60) == -signal.SIGKILL
             wait_for(lambda: not d.port_open(), what="the gateway's end")
             d.start()
             wait_for(lambda: clean(d), what=f"a clean host after a crash at {plan}:{step}")
@@ -133,14 +133,20 @@ def test_AGT_02_killed_agent(daemon_factory):
         except (ProcessLookupError, FileNotFoundError):
             pass
     wait_for(lambda: not sandbox_processes(d), what="the end of all processes")
-    assert d.out("victim", "cat /workspace/f") == "kept"
+
+    def works_again():  # a caller in the very instant of the death may still be told of it
+        r = d.request("POST", "/v1/sandbox/victim/api/execute", {"command": "cat /workspace/f"})
+        assert r.status in (200, 502), r.body
+        return r.status == 200 and r.json["stdout"] == "kept"
+
+    wait_for(works_again, what="the next life")
 
 
 def test_REC_18_second_daemon_refuses(daemon_factory):
     d = daemon_factory("rec18", pool=0).start()
     r = subprocess.run([silica.BIN, "serve", "--data", d.data, "--run", d.run_dir, "--images", silica.IMAGES, "--agent",
                         silica.AGENT, "--listen", "127.0.0.1:0", "--token", silica.TOKEN], capture_output=True, text=True,
-                       timeout=20)
+                       timeout=60)
     assert r.returncode != 0 and "already serves" in r.stderr
     assert d.request("GET", "/health").status == 200
 

@@ -200,7 +200,7 @@ def test_good_layers_of_a_bad_image_do_not_stay(small):
     assert "layer 2 of 2" in refused(small, oci.image([good, bad]))
     load(small, oci.image([good]), "kept:1")  # while another image has it, it stays
     assert load(small, oci.image([good, bad]), status=422)["code"] == "INVALID_IMAGE"
-    assert stored(small)["layers"] == [oci.sha(good)]
+    silica.wait_for(lambda: stored(small)["layers"] == [oci.sha(good)], what="the good layer alone")
     assert small.request("DELETE", "/v1/images/kept:1").status == 200
     wait_empty(small)
 
@@ -248,4 +248,4 @@ def test_a_saved_tree_that_is_a_trap(daemon, box):
     assert daemon.out(box, deep).strip() == "300"
     r = daemon.request("POST", "/v1/images/save", {"sandbox": box, "name": "trap:2"})
     assert r.status == 413 and r.json["code"] == "IMAGE_TOO_LARGE", r.body
-    assert not workers(daemon) and stored(daemon)["staging"] == []
+    silica.wait_for(lambda: not workers(daemon) and stored(daemon)["staging"] == [], what="nothing half made")

@@ -2,7 +2,6 @@
 """Resource limits (catalogue area 5): one sandbox uses what it may, and its neighbours and the daemon do not notice."""
 import ctypes
 import os
-import time
 
 import pytest
 from silica import sandbox_processes, wait_for
@@ -23,13 +22,11 @@ def unharmed(daemon, neighbour):
 def test_DOS_01_fork_bomb(daemon, box, neighbour):
     daemon.request("POST", f"/v1/sandbox/{box}/api/process/start",
                    {"command": "bomb() { bomb | bomb & }; bomb", "processId": "bomb"})
-    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}").json["tasks"] > 400, 30, "the tasks limit's reach")
+    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}").json["tasks"] > 400, what="the tasks limit's reach")
     unharmed(daemon, neighbour)
     assert daemon.request("GET", f"/v1/sandbox/{box}").json["tasks"] <= 528
     assert daemon.request("GET", f"/v1/sandbox/{box}/api/ping").status == 200
-    start = time.monotonic()
-    daemon.destroy(box)
-    assert time.monotonic() - start < 15  # not a measurement: it ends at all
+    daemon.destroy(box)  # within the time that a request may take
 
 
 def test_DOS_03_memory_bomb(daemon, box, neighbour):
@@ -99,7 +96,7 @@ def test_DOS_18_zombies_are_reaped(daemon, box):
     before = daemon.request("GET", f"/v1/sandbox/{box}").status
     daemon.out(box, "for i in $(seq 1 300); do (true & (true &)); done")
     assert before in (200, 404)
-    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}").json["tasks"] <= 6, 20, "all zombies reaped")
+    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}").json["tasks"] <= 6, what="all zombies reaped")
 
 
 def test_DOS_21_inotify_of_one_sandbox_does_not_starve_another(daemon, box, neighbour):
@@ -109,7 +106,7 @@ def test_DOS_21_inotify_of_one_sandbox_does_not_starve_another(daemon, box, neig
         "n = 0\n"
         "while libc.inotify_init() >= 0: n += 1\n"
         "print(n, flush=True); time.sleep(600)\""), "processId": "hog"})
-    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}/api/process/hog/logs").json["stdout"], 20, "the hog")
+    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}/api/process/hog/logs").json["stdout"], what="the hog")
     assert daemon.out(neighbour, "python3 -c \"import ctypes; print([ctypes.CDLL(None).inotify_init() > 0 for _ in range(8)].count(True))\"") == "8"
     on_the_host = [ctypes.CDLL(None).inotify_init() for _ in range(8)]
     assert min(on_the_host) > 0
@@ -139,7 +136,7 @@ def test_interpreters_kept_ready_follow_the_memory(daemon, box, memory, spares):
         r = daemon.request("POST", f"/v1/sandbox/{box}/api/contexts", {"language": "javascript"})
         assert r.status == 200, r.body
         contexts.append(r.json["contextId"])
-    wait_for(lambda: processes() == len(contexts) + spares, 30, "as many more than are used")
+    wait_for(lambda: processes() == len(contexts) + spares, 90, "as many more than are used")
     assert max(processes() for _ in range(20)) == len(contexts) + spares
     for context in contexts:
         r = daemon.request("POST", f"/v1/sandbox/{box}/api/execute/code", {"context_id": context, "code": "6 * 7"})

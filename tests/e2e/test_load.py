@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load: a burst of creations, many idle sandboxes, many idle, slow or busy connections: all are served."""
 import concurrent.futures
+import contextlib
 import os
 import resource
 import socket
@@ -9,7 +10,8 @@ import time
 
 import pytest
 import silica
-from silica import TOKEN, sandbox_processes, wait_for
+from silica import TOKEN, read_until, sandbox_processes, wait_for
+from tracer import gateway_pid
 
 BURST = 100
 IDLE = 200
@@ -42,7 +44,7 @@ def test_many_idle_sandboxes_keep_their_own_state(roomy):
     everybody(8, lambda k: [check_state(roomy, i) for i in range(k, IDLE, 8)])
     everybody(8, lambda k: [roomy.destroy(f"idle-{i}") for i in range(k, IDLE, 8)])
     roomy.destroy("probe")
-    wait_for(lambda: len(sandbox_processes(roomy)) <= 4 * 4, 30, "only the pool's processes are left")
+    wait_for(lambda: len(sandbox_processes(roomy)) <= 4 * 4, what="only the pool's processes are left")
 
 
 def check_state(daemon, i):
@@ -51,14 +53,8 @@ def check_state(daemon, i):
 
 def gateway_cpu(daemon):
     """Seconds of processor time that the gateway has used."""
-    with open(f"/proc/{daemon.proc.pid}/task/{daemon.proc.pid}/children") as f:
-        children = f.read().split()
-    for pid in children:
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            if b"gateway" in f.read():
-                with open(f"/proc/{pid}/stat") as f:
-                    return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
-    raise AssertionError("no gateway")
+    with open(f"/proc/{gateway_pid(daemon)}/stat") as f:
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture
@@ -89,11 +85,15 @@ def test_HTTP_14_ten_thousand_idle_connections(roomy, many_files):
         assert held[0].recv(1) == b"", "the oldest has made room"
         held[-1].sendall(ask)
         assert held[-1].recv(4096).startswith(b"HTTP/1.1 200 "), "the newest is there"
-        used = gateway_cpu(roomy)
-        time.sleep(1)
-        assert gateway_cpu(roomy) - used < 0.1, "who only waits costs nothing"
+
+        def idle():
+            used = gateway_cpu(roomy)
+            time.sleep(1)
+            return gateway_cpu(roomy) - used < 0.1
+
+        wait_for(idle, what="who only waits costs nothing")
         roomy.out("conns", "touch /tmp/go", sessionId="other")
-        assert b"done" in waiting.recv(65536), "a request is not idle, however long it takes"
+        assert read_until(waiting, b"done").startswith(b"HTTP/1.1 200 "), "a request is not idle, however long it takes"
     finally:
         for s in (*held, waiting):
             s.close()
@@ -121,10 +121,11 @@ def test_HTTP_13_slow_clients(roomy, many_files):
                 s.setblocking(False)
                 s.send(SLOW[kind](TOKEN))
                 held.append(s)
-        assert roomy.request("GET", "/health", auth=False, timeout=10).status == 200
+        assert roomy.request("GET", "/health", auth=False).status == 200
         assert roomy.out("newcomer", "echo served") == "served"
         for s in held[-100:]:
-            s.send(b"c")  # a byte now and then keeps no slow head alive
+            with contextlib.suppress(OSError):
+                s.send(b"c")  # a byte now and then keeps no slow head alive
         assert roomy.out("newcomer", "echo again") == "again"
     finally:
         for s in held:

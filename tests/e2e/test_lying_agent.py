@@ -8,6 +8,7 @@ import subprocess
 import pytest
 import silica
 from silica import wait_for
+from tracer import gateway_pid
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -39,19 +40,6 @@ def state(d, name):
     return d.request("GET", f"/v1/sandbox/{name}").json["state"]
 
 
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return f.read().split()
-
-
-def gateway(d):
-    for pid in children(d.proc.pid):
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            if b"gateway" in f.read():
-                return pid
-    raise AssertionError("no gateway")
-
-
 def memory(pid):
     with open(f"/proc/{pid}/status") as f:
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmRSS:"))
@@ -63,12 +51,12 @@ def unharmed(liar):
     def files():
         return [len(os.listdir(f"/proc/{pid}/fd")) for pid in pids]
 
-    pids = [str(liar.proc.pid), gateway(liar)]
+    pids = [liar.proc.pid, gateway_pid(liar)]
     ping(liar, "honest")
     before, descriptors = [memory(pid) for pid in pids], files()
     yield
     assert ping(liar, "honest").body == b"ok"
-    assert [str(liar.proc.pid), gateway(liar)] == pids and liar.proc.poll() is None
+    assert [liar.proc.pid, gateway_pid(liar)] == pids and liar.proc.poll() is None
     assert all(memory(pid) - b < 32 << 20 for pid, b in zip(pids, before))
     wait_for(lambda: all(now <= then + 2 for now, then in zip(files(), descriptors)), what="no descriptor is left")
 
@@ -114,6 +102,6 @@ def test_AGT_06_an_agent_that_takes_no_connections(liar, unharmed):
 def test_AGT_08_one_byte_per_second(liar, unharmed):
     """Not silent, but it answers nothing in time, pings included: given up after the silence that is allowed."""
     create(liar, "slow", "http-drip")
-    r = ping(liar, "slow", timeout=20)
+    r = ping(liar, "slow")
     assert r.status == 502 and r.json["code"] == "SANDBOX_UNAVAILABLE", r.body
     liar.destroy("slow")

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 import urllib.parse
 
 import pytest
@@ -31,7 +32,7 @@ def python(daemon, sandbox, text, **fields):
 def test_LEAK_05_processes_names_and_users(daemon, pair):
     a, b = pair
     daemon.out(a, "useradd -m alice 2>/dev/null || echo 'alice:x:1234:1234::/home/alice:/bin/sh' >> /etc/passwd; exec -a markedA sleep 1000 &")
-    assert "markedA" in daemon.out(a, "ps ax -o args")
+    wait_for(lambda: "markedA" in daemon.out(a, "ps ax -o args"), what="the process in the background")
     assert "markedA" not in daemon.out(b, "ps ax -o args")
     assert daemon.exec(b, "grep alice /etc/passwd")["exitCode"] == 1
 
@@ -91,7 +92,7 @@ print(len(held), error)
 def test_DOS_22_asynchronous_io_pool(daemon, pair):
     """The pool of the whole host cannot be drawn empty: the call is refused to everybody."""
     a, _ = pair
-    before = open("/proc/sys/fs/aio-nr").read()
+    before = int(open("/proc/sys/fs/aio-nr").read())
     r = python(daemon, a, """
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -99,7 +100,7 @@ context = ctypes.c_ulong(0)
 print(libc.syscall(206, 65536, ctypes.byref(context)), ctypes.get_errno())
 """)
     assert r["stdout"].split() == ["-1", "1"] or r["stdout"].split()[1] in ("38", "11"), r
-    assert open("/proc/sys/fs/aio-nr").read() == before
+    assert int(open("/proc/sys/fs/aio-nr").read()) < before + 65536
 
 
 def test_DOS_23_terminals(daemon, pair):
@@ -139,12 +140,15 @@ def test_DOS_32_two_hundred_creations_at_once(daemon_factory):
     """Some may be told to come back; those that were made work, and in the end all are there."""
     d = daemon_factory("dos32", pool=2).start()
 
+    end = time.monotonic() + 600
+
     def one(i):
-        for _ in range(200):
+        while time.monotonic() < end:
             r = d.request("POST", f"/v1/sandbox/s{i}/api/execute", {"command": f"echo {i}"}, timeout=120)
             if r.status == 200:
                 return r.json["stdout"] == str(i)
             assert r.status in (429, 503) and int(r.headers["retry-after"]) > 0, r.body
+            time.sleep(0.2)
         return False
 
     with concurrent.futures.ThreadPoolExecutor(200) as pool:
@@ -295,7 +299,7 @@ def test_API_14_unknown_fields(daemon, pair):
 
 def test_AUTH_08_tokens_of_a_real_daemon(daemon_factory):
     """In no file, no log, no child's arguments, environment or memory files: only their hashes are."""
-    d = daemon_factory("auth8").start()
+    d = daemon_factory("auth8", pool=0).start()
     made = d.request("POST", "/v1/token", {"scope": "admin", "name": "written"}).json["token"]
     assert d.request("GET", "/v1/sandbox", headers={"Authorization": f"Bearer {made}"}).status == 200
     assert d.request("GET", "/v1/sandbox", headers={"Authorization": f"Bearer {made}x"}).status == 401
@@ -304,14 +308,17 @@ def test_AUTH_08_tokens_of_a_real_daemon(daemon_factory):
     found = [d.log_path]
     for path in (d.data, d.run_dir):
         found += [f"{top}/{name}" for top, _, names in os.walk(path) for name in names
-                  if stat.S_ISREG(os.lstat(f"{top}/{name}").st_mode) and "/disks" not in top]
+                  if os.path.isfile(f"{top}/{name}") and "/disks" not in top]
     with open(f"/proc/{d.proc.pid}/task/{d.proc.pid}/children") as f:
         children = f.read().split()
     found += [f"/proc/{pid}/{name}" for pid in [*children, *sandbox_processes(d)] for name in ("cmdline", "environ")]
     assert children and sandbox_processes(d)
     for path in found:
-        with open(path, "rb") as f:
-            data = f.read()
+        try:
+            with open(path, "rb") as f:
+                data = f.read()
+        except OSError:
+            continue  # a process that has ended
         assert not [s for s in secrets if s in data], path
 
 
@@ -321,14 +328,14 @@ def test_AUTH_13_without_a_token_only_on_this_machine(tmp_path, where):
     serve = [silica.BIN, "serve", "--no-auth", "--network", "none", "--data", f"{tmp_path}/data", "--run", f"{tmp_path}/run",
              "--images", silica.IMAGES, "--agent", silica.AGENT, "--listen", "127.0.0.1:8786", "--listen", where]
     script = "ip link set lo up && ip addr add 192.0.2.7/32 dev lo && exec \"$@\""
-    r = subprocess.run(["unshare", "-n", "sh", "-c", script, "sh", *serve], capture_output=True, text=True, timeout=30,
+    r = subprocess.run(["unshare", "-n", "sh", "-c", script, "sh", *serve], capture_output=True, text=True, timeout=60,
                        env={"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0"})
     assert r.returncode not in (0, None) and "--no-auth is for loopback and unix sockets" in r.stderr, r.stderr
     assert not os.path.exists(f"{tmp_path}/run/slots")
 
 
 def test_AUTH_14_modes_of_sockets_and_files(daemon_factory):
-    d = daemon_factory("auth14").start()
+    d = daemon_factory("auth14", pool=0).start()
     d.out("m", "true")
     for path in (d.data, d.run_dir):
         for top, folders, files in os.walk(path):
@@ -361,13 +368,14 @@ def test_REC_09_the_data_directory_is_full(daemon_factory):
                     f.write(bytes(1 << 16))
             except OSError:
                 pass
+        time.sleep(0.3)  # the host is looked at five times a second
         r = d.request("POST", "/v1/sandbox/new/api/execute", {"command": "true"})
         assert r.status in (429, 503, 507), (r.status, r.body)
         assert d.request("GET", "/v1/sandbox").status == 200
         assert d.request("DELETE", "/v1/sandbox/new").status == 200
         os.unlink(d.data + "/ballast")
         use = {"command": "echo works"}  # that there is room is noticed within a fifth of a second
-        wait_for(lambda: d.request("POST", "/v1/sandbox/new/api/execute", use).status == 200, 10, "the room")
+        wait_for(lambda: d.request("POST", "/v1/sandbox/new/api/execute", use).status == 200, what="the room")
         assert d.out("old", "cat /workspace/f") == "kept"
         d.destroy("old")
         d.destroy("new")
@@ -422,4 +430,4 @@ def test_OPS_06_no_secrets_in_the_log(daemon_factory):
 def test_no_processes_are_left(daemon):
     """Last in this file: what the tests above have started is gone."""
     wait_for(lambda: len(daemon.request("GET", "/v1/sandbox").json["sandboxes"]) == 0, what="no sandbox is left")
-    wait_for(lambda: len(sandbox_processes(daemon)) <= 4, 30, "only the prepared sandbox runs")
+    wait_for(lambda: len(sandbox_processes(daemon)) <= 4, what="only the prepared sandbox runs")

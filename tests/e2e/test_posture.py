@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Isolation posture (catalogue area 1): every task of a sandbox, on every way in, looks as the recipe promises."""
+import contextlib
 import json
 import os
 import re
@@ -36,11 +37,21 @@ def tasks_of(daemon, box):
     return found
 
 
+def wrong(pid, inside):
+    """What a process that is still there should not be."""
+    try:
+        uid = int(posture.status(pid)["Uid"].split()[0])
+        assert uid >= UID_BASE and uid % 65536 == 0
+        agent = inside == 1
+        return posture.differences(pid, posture.AGENT_CAPS if agent else posture.WORKLOAD_CAPS, uid, agent)
+    except OSError:
+        return []
+
+
 def check(pid, inside):
-    uid = int(posture.status(pid)["Uid"].split()[0])
-    assert uid >= UID_BASE and uid % 65536 == 0
-    agent = inside == 1
-    assert posture.differences(pid, posture.AGENT_CAPS if agent else posture.WORKLOAD_CAPS, uid, agent) == []
+    with contextlib.suppress(AssertionError):  # a shell that is just being prepared is the agent's child at first
+        wait_for(lambda: not wrong(pid, inside))
+    assert wrong(pid, inside) == []
 
 
 def test_ISO_01_posture_of_every_task(daemon, box):
@@ -105,10 +116,18 @@ def test_ISO_02_after_adoption(daemon_factory):
 
 def test_ISO_03_every_thread(daemon, box):
     daemon.out(box, "true")
-    for pid, inside in tasks_of(daemon, box).items():
-        for tid in os.listdir(f"/proc/{pid}/task"):
-            text = open(f"/proc/{pid}/task/{tid}/status").read()
-            assert re.search(r"^Seccomp:\t2$", text, re.M) and re.search(r"^NoNewPrivs:\t1$", text, re.M)
+    tasks = tasks_of(daemon, box)
+    assert 1 in tasks.values() and len(tasks) >= 4
+
+    def confined(pid):
+        try:
+            texts = [open(f"/proc/{pid}/task/{tid}/status").read() for tid in os.listdir(f"/proc/{pid}/task")]
+        except OSError:
+            return not os.path.exists(f"/proc/{pid}")
+        return all(re.search(r"^Seccomp:\t2$", text, re.M) and re.search(r"^NoNewPrivs:\t1$", text, re.M) for text in texts)
+
+    for pid in tasks:
+        wait_for(lambda: confined(pid), what=f"the filter of every thread of {pid}")
 
 
 def test_ISO_04_ranges_are_disjoint(daemon):
@@ -191,6 +210,6 @@ def test_ISO_16_missing_feature_refuses(daemon_factory):
             continue
         assert r.status == 500 and r.json["code"] == "SANDBOX_START_FAILED", r.body
         seen |= {name for name in wanted if name in r.json["message"]}
-        assert not d.leftovers()
+        wait_for(lambda: not d.leftovers(), what=f"nothing of {at}")
         d.stop()
     assert seen == wanted

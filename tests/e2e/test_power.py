@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine fails around the daemon (catalogue area 13): a reboot, a loss of power, a data directory that turns read-only."""
+import contextlib
 import fcntl
 import glob
 import os
@@ -41,9 +42,9 @@ class DataDisk:
         self.inside("mount", "-o", "loop,errors=remount-ro", self.image, self.point)
 
     def unmount(self):
-        wait_for(lambda: self.inside("umount", self.point, check=False).returncode == 0, 20, "the end of its use")
+        wait_for(lambda: self.inside("umount", self.point, check=False).returncode == 0, what="the end of its use")
         used = lambda: subprocess.run(["losetup", "-j", self.image], capture_output=True, text=True).stdout
-        wait_for(lambda: not used(), 20, "the end of its use in other mount namespaces")
+        wait_for(lambda: not used(), what="the end of its use in other mount namespaces")
 
     def pull_the_plug(self):
         fd = os.open(self.view, os.O_RDONLY)
@@ -76,8 +77,15 @@ def end_everything(d):
     wait_for(lambda: not sandbox_processes(d), what="the end of all processes")
     wait_for(lambda: not d.loops(), what="the end of all loop devices")
     shutil.rmtree(d.run_dir)
-    for group in d.cgroup_dirs():
+    wait_for(lambda: all(removed(group) for group in d.cgroup_dirs()), what="the end of all control groups")
+
+
+def removed(group):
+    try:
         os.rmdir(group)
+    except OSError:  # the kernel still has to do with the last one in it
+        return False
+    return True
 
 
 @pytest.fixture
@@ -98,7 +106,8 @@ def disk(daemon_factory, tmp_path):
         if d.proc and d.proc.poll() is None:
             d.stop()
         for pid in sandbox_processes(d):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         disk.close()  # the mount goes with its namespace
         d.prefix = ()
 
@@ -133,7 +142,7 @@ class Work:
 
     def ask(self, method, name, body=None):
         self.unsure.add(name)
-        r = self.d.request(method, f"/v1/sandbox/{name}", body, timeout=20)
+        r = self.d.request(method, f"/v1/sandbox/{name}", body, timeout=40)
         assert r.status in (200, 201), r.body
         self.unsure.discard(name)
         self.done += 1
@@ -162,7 +171,7 @@ def test_REC_08_loss_of_power(disk, seed):
     assert d.request("POST", "/v1/sandbox/files/sleep").status == 200
     work = [Work(d, n) for n in range(3)]
     enough = random.Random(seed).randrange(4, 12)
-    wait_for(lambda: sum(w.done for w in work) >= enough, 60, "some work")
+    wait_for(lambda: sum(w.done for w in work) >= enough, what="some work")
     data.pull_the_plug()
     for w in work:
         w.thread.join(60)

@@ -9,6 +9,7 @@ import time
 import pytest
 from preview import Wire, expose, requests_seen, serve, start, write
 from silica import TOKEN, Daemon, wait_for
+from tracer import gateway_pid
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,7 @@ def test_listening_ports(daemon, box):
 def test_PRV_01_guessing_tokens(daemon, box):
     p = serve(daemon, box)
     port, token = p.name.split("-")[0], p.name.split(".")[0].rsplit("-", 1)[1]
+    begun = time.monotonic()
     with Wire(daemon) as w:
         seen = {}
         for _ in range(3000):
@@ -119,7 +121,7 @@ def test_PRV_01_guessing_tokens(daemon, box):
             w.send(f"GET / HTTP/1.1\r\nHost: {port}-{box}-{guess}.localhost\r\n\r\n")
             status = w.answer().status
             seen[status] = seen.get(status, 0) + 1
-    assert set(seen) == {404, 429} and seen[429] > 2900, seen
+    assert set(seen) == {404, 429} and seen[404] <= 20 * (2 + (time.monotonic() - begun) / 10), seen  # 20 in ten seconds
     for guess in (token[:-1], token[1:], token + "a", token[:1], "", token[:-1] + ("b" if token[-1] == "a" else "a")):
         assert host_answer(daemon, f"{port}-{box}-{guess}.localhost").status == 404, guess
     assert p.get().body == b"ok"
@@ -208,7 +210,7 @@ def test_unexpose_ends_what_runs(daemon, box):
         w.exactly(100)
         api(daemon, "DELETE", box, "/8000")
         w.everything()  # and it ends
-    wait_for(lambda: daemon.out(box, "cat /tmp/gone 2>/dev/null || true") == "gone", 5, "the end of the service's connection")
+    wait_for(lambda: daemon.out(box, "cat /tmp/gone 2>/dev/null || true") == "gone", what="the end of the service's connection")
 
 
 def test_addresses_survive_sleep_and_restarts(daemon_factory):
@@ -337,8 +339,8 @@ def test_PRV_10_exact_framing(daemon, box):
 
 def test_PRV_11_service_that_hangs(daemon_factory):
     d = daemon_factory("hang", args=["--preview-timeout", "2s"]).start()
-    p = serve(d, "demo", {"/never": [["sleep", 60]], "/drip": [["send", "HTTP/1.1 200 OK\r\n"], *[["send", "X"], ["sleep", 1]] * 60],
-                          "/no-read": [["sleep", 60]]})
+    p = serve(d, "demo", {"/never": [["sleep", 600]], "/drip": [["send", "HTTP/1.1 200 OK\r\n"], *[["send", "X"], ["sleep", 1]] * 600],
+                          "/no-read": [["sleep", 600]]})
     begin = time.monotonic()
     with p.wire() as never, p.wire() as drip, p.wire() as upload:
         never.send(p.head("/never"))
@@ -349,11 +351,11 @@ def test_PRV_11_service_that_hangs(daemon_factory):
             upload.s.sendall(b"x" * 100_000_000)
         except OSError:
             pass
-        upload.s.settimeout(30)
+        upload.s.settimeout(60)
         assert p.get().body == b"ok"  # others are fine
         assert never.answer().status == 504 and drip.answer().status == 504
         assert upload.answer().status == 504
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
     assert p.get().body == b"ok"
 
 
@@ -363,13 +365,11 @@ def test_PRV_12_endless_body_and_client_gone(daemon, box):
         w.send(p.head("/endless"))
         assert w.head().status == 200
         w.exactly(1 << 20)
-    wait_for(lambda: daemon.out(box, "cat /tmp/gone 2>/dev/null || true") == "gone", 5, "the end of the service's connection")
+    wait_for(lambda: daemon.out(box, "cat /tmp/gone 2>/dev/null || true") == "gone", what="the end of the service's connection")
 
 
 def gateway_memory(daemon):
-    pid = next(int(p) for p in open(f"/proc/{daemon.proc.pid}/task/{daemon.proc.pid}/children").read().split()
-               if b"gateway" in open(f"/proc/{p}/cmdline", "rb").read())
-    return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmRSS")) << 10
+    return next(int(line.split()[1]) for line in open(f"/proc/{gateway_pid(daemon)}/status") if line.startswith("VmRSS")) << 10
 
 
 def test_PRV_14_large_upload_in_flat_memory(daemon, box):
@@ -455,8 +455,8 @@ def test_PRV_15_nothing_is_smuggled(daemon, box):
         w.send(p.head("/last"))
         assert w.answer().status == 200 and w.answer().status == 200
     seen = [r["head"].split("\r\n")[0] for r in requests_seen(daemon, box)]
-    assert seen[-2:] == ["POST /body HTTP/1.1", "GET /last HTTP/1.1"], seen
-    assert set(seen[:-2]) <= {"POST / HTTP/1.1", ""}, seen  # heads whose bodies turned out to be malformed
+    malformed = ("POST / HTTP/1.1", "")  # heads whose bodies turned out so, whenever the service noticed
+    assert [x for x in seen if x not in malformed] == ["POST /body HTTP/1.1", "GET /last HTTP/1.1"], seen
 
 
 def test_PRV_15_chunked_upload_is_framed_anew(daemon, box):
@@ -506,16 +506,15 @@ def test_methods_and_heads(daemon, box):
 
 
 def test_events_are_not_held_back(daemon, box):
-    p = serve(daemon, box, {"/sse": [["send", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"], ["read", 0],
-                                     *[["send", "data: tick\n\n"], ["sleep", 0.3]] * 4]})
+    """The next one is sent when the last one has arrived."""
+    p = serve(daemon, box, {"/sse": [["send", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"],
+                                     *(step for i in range(4) for step in (["send", "data: tick\n\n"], ["wait", f"/tmp/arrived-{i}"]))]})
     with p.wire() as w:
         w.send(p.head("/sse"))
         assert w.head().status == 200
-        arrived = []
-        for _ in range(4):
+        for i in range(4):
             assert int(w.line(), 16) == 12 and w.exactly(14) == b"data: tick\n\n\r\n"
-            arrived.append(time.monotonic())
-    assert all(b - a > 0.1 for a, b in zip(arrived, arrived[1:])), arrived
+            daemon.out(box, f"touch /tmp/arrived-{i}")
 
 
 def test_continue_is_said_by_us(daemon, box):
@@ -590,9 +589,9 @@ def test_limit_of_connections(daemon, box):
     try:
         for w in wires:
             w.send(p.head("/hang"))
-        wait_for(lambda: p.get().status == 503, 20, "the limit")
+        wait_for(lambda: p.get().status == 503, what="the limit")
         wires.pop().s.close()
-        wait_for(lambda: p.get().status == 200, 20, "room again")
+        wait_for(lambda: p.get().status == 200, what="room again")
     finally:
         for w in wires:
             w.s.close()
@@ -702,13 +701,17 @@ def test_tunnel_ends_with_its_sandbox(daemon, box):
 
 
 def test_open_tunnel_keeps_the_sandbox_awake(daemon_factory):
-    d = daemon_factory("awake", args=["--sleep-after", "1s"]).start()
+    d = daemon_factory("awake", args=["--sleep-after", "2s"]).start()
     p = serve(d, "demo", {"/ws": WS})
     with p.wire() as w:
         upgrade(p, w)
-        time.sleep(2.5)  # longer than it may idle
+        time.sleep(5)  # longer than it may idle
         w.send(b"awake?")
         assert w.exactly(6) == b"awake?"
-    wait_for(lambda: d.request("GET", "/v1/sandbox/demo").json["state"] == "asleep", 20, "sleep")
-    assert p.get().status == 502
-    assert d.request("GET", "/v1/sandbox/demo").json["state"] == "running"
+    wait_for(lambda: d.request("GET", "/v1/sandbox/demo").json["state"] == "asleep", what="sleep")
+
+    def woken():  # a moment later it may be asleep again
+        assert p.get().status == 502
+        return d.request("GET", "/v1/sandbox/demo").json["state"] == "running"
+
+    wait_for(woken, what="a sandbox that the visit woke")

@@ -20,7 +20,7 @@ def ask(d, method, path, body=None):
 
 
 def died(d):
-    assert d.proc.wait(20) == -signal.SIGKILL
+    assert d.proc.wait(60) == -signal.SIGKILL
     wait_for(lambda: not d.port_open(), what="the gateway's end")
 
 
@@ -51,7 +51,7 @@ def test_REC_03_removal(daemon_factory, step):
     if step == 0:
         assert d.out("x", "cat /workspace/f") == "kept"
     else:
-        assert not d.disks() and not d.slots(), "swept at the start"
+        wait_for(lambda: not d.disks() and not d.slots(), what="the sweep at the start")
         assert d.out("x", "ls /workspace; echo new") == "new", "the id is as good as new"
     remove_and_look(d, "x")
     assert mounts() == before
@@ -64,7 +64,7 @@ def test_REC_03_wake_up(daemon_factory, step):
     d.out("x", "echo kept > /workspace/f")
     d.stop()
     assert crash(d, step, "POST", "/v1/sandbox/x/api/execute", {"command": "true"}) is None
-    assert len(d.disks()) == 1 and not d.leftovers(), "swept at the start"
+    wait_for(lambda: len(d.disks()) == 1 and not d.leftovers(), what="the sweep at the start")
     assert d.out("x", "cat /workspace/f") == "kept"
     remove_and_look(d, "x")
 
@@ -98,7 +98,7 @@ def test_REC_03_adoption(daemon_factory, step):
     shell = d.out("x", "A=7; echo $$")
     d.stop(signal.SIGTERM)
     d.start(env={"SILICA_CRASH": f"adopt:{step}"}, wait=False)
-    assert d.proc.wait(20) == -signal.SIGKILL
+    died(d)
     d.start()
     assert d.out("x", "echo $$ $A") == f"{shell} 7"
     remove_and_look(d, "x")

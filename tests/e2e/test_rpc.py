@@ -109,6 +109,6 @@ def test_an_open_connection_keeps_the_sandbox_awake(daemon_factory):
         pid = rpc.call("commands.execute", "echo $$", "s")["stdout"]
         d.request("PUT", "/v1/sandbox/b", {"sleepAfter": "1s"})
         d.out("b", "true")
-        wait_for(lambda: d.request("GET", "/v1/sandbox/b").json["state"] == "asleep", 30, "the other one sleeps")
+        wait_for(lambda: d.request("GET", "/v1/sandbox/b").json["state"] == "asleep", what="the other one sleeps")
         assert rpc.call("commands.execute", "echo $$", "s")["stdout"] == pid
-    wait_for(lambda: state() == "asleep", 30, "it sleeps")
+    wait_for(lambda: state() == "asleep", what="it sleeps")

@@ -221,8 +221,8 @@ server.serve_forever()
 def start_service(daemon, box, name, command):
     r = daemon.request("POST", f"/v1/sandbox/{box}/api/process/start", {"command": command, "processId": name, "sessionId": SESSIONLESS})
     assert r.status == 200, r.body
-    silica.wait_for(lambda: "ready" in daemon.request("GET", f"/v1/sandbox/{box}/api/process/{name}/logs").json["stdout"], 20,
-                    f"{name} to be ready")
+    silica.wait_for(lambda: "ready" in daemon.request("GET", f"/v1/sandbox/{box}/api/process/{name}/logs").json["stdout"],
+                    what=f"{name} to be ready")
 
 
 def put_file(daemon, box, path, data):
@@ -335,7 +335,7 @@ def test_bad_settings_of_the_operator(tmp_path):
 
     def serve(*args):
         r = subprocess.run([silica.BIN, "serve", "--data", f"{tmp_path}/data", "--run", f"{tmp_path}/run", "--network", "none", *args],
-                           capture_output=True, text=True, timeout=30)
+                           capture_output=True, text=True, timeout=60)
         assert r.returncode != 0
         return r.stderr
 

@@ -39,14 +39,14 @@ def test_the_first_session_takes_it(daemon_factory):
     d.start()
     (shell,) = prepared(d)
     number = inside(shell)
-    wait_for(lambda: age(shell) > 3, what="a shell that is a while old")
+    wait_for(lambda: age(shell) > 6, what="a shell that is a while old")
     mine, seconds, line = d.out("first", "echo $$ $SECONDS $LINENO; X=kept").split()
     assert (mine, line) == (number, "2")
-    assert int(seconds) <= 1  # bash counts the turns of the clock's seconds
+    assert int(seconds) < 5  # the clock was set anew
     assert d.out("first", "echo $X $$") == f"kept {number}"
     assert shell in shells(d)
     d.destroy("first")
-    assert shell not in shells(d)
+    wait_for(lambda: shell not in shells(d), what="the end of the shell")
 
 
 def test_a_sandbox_with_variables_of_its_own_gets_a_new_one(daemon_factory):

@@ -154,7 +154,7 @@ def test_an_open_terminal_is_a_request_in_flight(daemon, box):
             time.sleep(0.2)
         ws.send(b"echo still-$((1+1))\n")
         until(ws, b"still-2")
-    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}").json["state"] != "running", 15, "it falls asleep")
+    wait_for(lambda: daemon.request("GET", f"/v1/sandbox/{box}").json["state"] != "running", what="it falls asleep")
 
 
 def test_destroying_the_sandbox_ends_the_terminal(daemon, box):
@@ -198,7 +198,7 @@ class Shell:
         os.write(self.master, text.encode())
 
     def until(self, text):
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while text.encode() not in self.seen:
             assert time.monotonic() < end, self.seen[-500:]
             if select.select([self.master], [], [], 0.2)[0]:
@@ -260,7 +260,7 @@ def test_shell_rejoins(shell):
     one.type("kept=value-$((1+1)); echo set-$((1+1))\r")
     one.until("set-2")
     one.process.terminate()
-    one.process.wait(timeout=20)
+    one.process.wait(timeout=60)
     two = shell("--session", "kept")
     two.type("echo again-$kept\r")
     two.until("again-value-2")

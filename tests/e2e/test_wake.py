@@ -70,7 +70,7 @@ def test_no_disk_is_kept_when_it_is_turned_off(daemon_factory):
     d = daemon_factory("woff", pool=0, args=["--kept-disks", "0"]).start()
     d.out("a", "echo x > /workspace/f")
     sleep(d, "a")
-    assert not images(d)
+    wait_for(lambda: not images(d), what="no device")
     assert d.out("a", "cat /workspace/f") == "x"
 
 
@@ -110,7 +110,7 @@ def test_the_daemons_end_lets_go_of_everything(daemon_factory, sig):
         d.out(f"s{i}", f"echo {i} > /workspace/f")
         sleep(d, f"s{i}")
     d.stop(sig)
-    assert not d.leftovers()
+    wait_for(lambda: not d.leftovers(), what="an empty host")
     d.start()
     assert [d.out(f"s{i}", "cat /workspace/f") for i in range(3)] == list("012")
 
@@ -126,7 +126,7 @@ def test_kill_9_while_disks_are_kept(daemon_factory):
     for _ in range(2):
         d.kill()
         d.start()
-        assert len(images(d)) == 1, "only what runs has a device"
+        wait_for(lambda: len(images(d)) == 1, what="a device for what runs and nothing else")
         assert [d.out(f"s{i}", "cat /workspace/f") for i in range(3)] == list("012")
         assert d.out("runs", "echo $$; cat /workspace/f") == f"{pid}\nr"
         for i in range(3):
@@ -155,7 +155,7 @@ def test_what_sleeps_is_complete_in_its_image(daemon_factory, tmp_path, settled)
     d.out("a", "head -c 3000000 /dev/urandom > /workspace/f; sha256sum < /workspace/f > /workspace/sum")
     if settled:
         (loop,) = (path.split("/")[3] for path in d.loops())
-        wait_for(lambda: open(f"/sys/block/{loop}/loop/dio").read().strip() == "1", 20, "direct I/O")
+        wait_for(lambda: open(f"/sys/block/{loop}/loop/dio").read().strip() == "1", what="direct I/O")
         d.out("a", "echo more >> /workspace/f; sha256sum < /workspace/f > /workspace/sum")
     sleep(d, "a")
     assert len(images(d)) == 1
@@ -181,7 +181,7 @@ def test_a_wake_that_fails_keeps_the_disk(daemon_factory, step):
         assert len(images(d)) == 1
         wait_for(lambda: nothing_but_disks(d), what="the rest undone")
     d.stop(signal.SIGTERM)
-    assert not d.leftovers()
+    wait_for(lambda: not d.leftovers(), what="an empty host")
     d.start()
     assert d.out("a", "cat /workspace/f") == "x"
 
@@ -193,7 +193,7 @@ def test_the_keeper_dies_in_a_wake(daemon_factory, step):
     sleep(d, "a")
     with pytest.raises(OSError):
         d.request("POST", "/v1/sandbox/a/api/execute", {"command": "true"})
-    d.proc.wait(20)
+    d.proc.wait(60)
     d.start()
     assert d.out("a", "cat /workspace/f") == "x"
     assert len(images(d)) == 1

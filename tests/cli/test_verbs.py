@@ -5,6 +5,7 @@ import os
 import re
 
 import pytest
+from conftest import DEADLINE
 
 
 def sandbox(name, **more):
@@ -383,7 +384,7 @@ def test_output_that_cannot_be_written(fake, silica):
     fake.answer("GET", "/v1/sandbox", LIST)
     with open("/dev/full", "wb") as full:
         p = silica.start("ls", stdout=full)
-        _, err = p.communicate(timeout=20)
+        _, err = p.communicate(timeout=DEADLINE)
     assert p.returncode == 125
     assert err == b"silica: cannot write the output: No space left on device\n"
 

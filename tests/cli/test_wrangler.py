@@ -5,6 +5,7 @@ import os
 import signal
 
 import pytest
+from conftest import DEADLINE
 
 
 @pytest.fixture
@@ -109,6 +110,6 @@ def test_a_signal_is_passed_on_and_nothing_stays(project):
     assert p.stdout.readline() == b"ready\n"
     assert len(project.leftovers()) == 1
     p.send_signal(signal.SIGTERM)
-    assert p.wait(30) == 5
+    assert p.wait(DEADLINE) == 5
     assert p.stdout.read() == b"ended\n"
     assert project.leftovers() == []

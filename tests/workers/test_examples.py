@@ -92,7 +92,7 @@ def test_review_bot(start, services):
     assert deliver("guessed").status == 401
     services.say(text("sum.py:2 subtracts."))
     assert deliver("secret").status == 202
-    comment = wait_for(lambda: services.comments and services.comments[0], 60, "the comment")
+    comment = wait_for(lambda: services.comments and services.comments[0], 180, "the comment")
     assert comment["path"] == "/repos/someone/reviewed/issues/7/comments" and "token-of-the-test" in comment["authorization"]
     assert "sum.py:2 subtracts." in comment["body"] and head[:7] in comment["body"]
     question = services.asked[0]["messages"][0]["content"]

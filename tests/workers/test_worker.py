@@ -145,7 +145,7 @@ def test_preview_with_a_wrong_token(worker, box, preview):
 
 def test_preview_of_an_earlier_life(worker, box, preview):
     assert worker.request("POST", f"/stop/{box}").status == 204
-    wait_for(lambda: worker.request("GET", "/echo", host=preview).status == 410, 30, "the url to be stale")
+    wait_for(lambda: worker.request("GET", "/echo", host=preview).status == 410, 60, "the url to be stale")
     assert worker.request("GET", "/echo", host=preview).json["code"] == "STALE_PREVIEW_URL"
 
 
@@ -208,4 +208,4 @@ def test_the_end_of_wrangler(worker, daemon):
     started = containers(daemon) - before
     assert len(started) == 1
     worker.stop()
-    assert not started & containers(daemon)
+    wait_for(lambda: not started & containers(daemon), what="the end of its container")

@@ -42,18 +42,18 @@ class Wrangler:
                  "dev", "--ip", "127.0.0.1", "--port", str(self.port), *self.args],
                 cwd=self.project, env={**os.environ, **SETTINGS, **dict.fromkeys(("HOME", "TMPDIR", "XDG_RUNTIME_DIR"), self.dir)},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        wait_for(self.answers, 90, "an answer of the Worker")
+        wait_for(self.answers, 240, "an answer of the Worker")
         return self
 
     def answers(self):
         if self.proc.poll() is not None:
             raise AssertionError(f"wrangler ended with {self.proc.returncode}:\n{self.log()}\nthe daemon:\n{self.daemon.log()[-2000:]}")
         try:
-            return self.request("GET", "/ready", timeout=5)
-        except OSError:
+            return self.request("GET", "/ready", timeout=30)
+        except (OSError, http.client.HTTPException):
             return None
 
-    def request(self, method, path, body=None, headers=None, host=None, timeout=90):
+    def request(self, method, path, body=None, headers=None, host=None, timeout=240):
         conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         h = {"Host": host or f"localhost:{self.port}", **(headers or {})}
         if isinstance(body, (dict, list)):
@@ -95,7 +95,7 @@ class Wrangler:
         if self.proc and self.proc.poll() is None:
             self.proc.terminate()
             try:
-                self.proc.wait(30)
+                self.proc.wait(120)
             except subprocess.TimeoutExpired:
                 pass
         if self.proc:

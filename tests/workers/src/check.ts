@@ -114,7 +114,7 @@ export async function text(stream: ReadableStream<Uint8Array>): Promise<string> 
 }
 
 // Polls what something else brings about.
-export async function until<T>(what: string, condition: () => Promise<T>, seconds = 20): Promise<NonNullable<T>> {
+export async function until<T>(what: string, condition: () => Promise<T>, seconds = 60): Promise<NonNullable<T>> {
   const end = Date.now() + seconds * 1000;
   for (;;) {
     const value = await condition();

@@ -43,7 +43,7 @@ check('exec: a signal aborted before it begins', async ({ box }) => {
 check('exec: output as it comes, by callbacks', async ({ box }) => {
   const seen: string[] = [];
   let complete: unknown;
-  const r = await box.exec('echo one; sleep 0.2; echo two >&2; exit 4', {
+  const r = await box.exec('echo one; sleep 1; echo two >&2; exit 4', {
     stream: true,
     onOutput: (stream, data) => void seen.push(`${stream}:${data.trim()}`),
     onComplete: (result) => void (complete = result.exitCode),

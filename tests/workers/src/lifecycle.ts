@@ -57,7 +57,7 @@ check('sleepAfter: idle means stopped, and the next call wakes', async ({ other 
   const box = other('sleeper', { sleepAfter: 1 });
   try {
     await box.exec('echo awake');
-    await until('sleep', () => isStopped(box), 30);
+    await until('sleep', () => isStopped(box));
     equal((await afterStop(box, 'echo woken')).stdout.trim(), 'woken');
   } finally {
     await box.destroy();
@@ -68,13 +68,13 @@ check('keepAlive: outlives its idle time', async ({ other }) => {
   const [kept, idle] = [other('kept', { sleepAfter: 1, keepAlive: true }), other('idle', { sleepAfter: 1 })];
   try {
     await Promise.all([kept.startProcess('sleep 300', { processId: 'there' }), idle.exec('true')]);
-    await until('the other one sleeps', () => isStopped(idle), 30);
+    await until('the other one sleeps', () => isStopped(idle));
     equal((await kept.getProcess('there'))?.status, 'running');
     await kept.setKeepAlive(false);
     // The client's chain of alarms breaks when one finds the sandbox kept alive in the very millisecond it was set for: what it sets
     // then counts as itself. Something scheduled begins a new chain.
     await kept.schedule(1, 'getState');
-    await until('it sleeps as well', () => isStopped(kept), 60);
+    await until('it sleeps as well', () => isStopped(kept));
   } finally {
     await Promise.all([kept.destroy(), idle.destroy()]);
   }

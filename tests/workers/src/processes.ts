@@ -36,7 +36,7 @@ check('killProcess: the whole tree goes', async ({ box }) => {
   await until('both children', async () => (await box.exec('pgrep -fc "^sleep 31415"')).stdout.trim() === '2');
   await box.killProcess('tree', 'SIGTERM');
   await until('no child', async () => (await box.exec('pgrep -fc "^sleep 31415"')).stdout.trim() === '0');
-  equal((await box.getProcess('tree'))?.status, 'killed');
+  await until('its end', async () => (await box.getProcess('tree'))?.status === 'killed');
   await fails(box.killProcess('nobody'), 'ProcessNotFoundError');
 });
 

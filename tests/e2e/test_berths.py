@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Berths: a first process that waits in its namespaces and groups for whichever sandbox comes without a prepared one."""
+import contextlib
 import os
 import re
 import signal
@@ -36,8 +37,11 @@ def groups(pid):
 def divided(d, box):
     """The agent in the groups of the whole, everything else in those of the workload."""
     tasks = tasks_of(d, box)
-    agent = groups(next(pid for pid, inside in tasks.items() if inside == 1))
-    others = [groups(pid) for pid, inside in tasks.items() if inside != 1]
+    try:
+        agent = groups(next(pid for pid, inside in tasks.items() if inside == 1))
+        others = [groups(pid) for pid, inside in tasks.items() if inside != 1]
+    except OSError:
+        return False  # one of them has ended
     return agent.get("memory", "") != "work" and all(o.get("memory", "work") == "work" and o.get("pids", "work") == "work" for o in others)
 
 
@@ -66,9 +70,10 @@ def test_the_agent_leaves_the_groups_of_the_workload(quay):
     agent = next(pid for pid, inside in tasks_of(quay, "a").items() if inside == 1)
     inside = quay.out("a", "cat /proc/self/cgroup")
     assert not re.search(r"silica|\.\.", inside), inside
-    spawner = [p for p in sandbox_processes(quay) if open(f"/proc/{p}/comm").read().strip() == "silica-spawner"]
-    for pid in spawner:  # its successor is moved where it belongs, too
-        os.kill(pid, signal.SIGKILL)
+    for pid in sandbox_processes(quay):
+        with contextlib.suppress(OSError):  # others may end meanwhile
+            if open(f"/proc/{pid}/comm").read().strip() == "silica-spawner":
+                os.kill(pid, signal.SIGKILL)  # its successor is moved where it belongs, too
     wait_for(lambda: quay.exec("a", "echo again", sessionId="new").get("stdout", "").strip() == "again", what="the next spawner")
     wait_for(lambda: divided(quay, "a"), what="the next spawner's place")
     assert posture.status(agent)["State"].split()[0] in "SR"
@@ -82,7 +87,7 @@ def test_a_size_of_its_own(quay):
     assert r["exitCode"] == 137, r
     r = quay.exec("small", "head -c 80M /dev/zero > /workspace/big")
     assert r["exitCode"] == 1 and "No space" in r["stderr"]
-    tasks = ("python3 -c 'import threading, time\nn = 0\ntry:\n while n < 60: threading.Thread(target=time.sleep, args=(5,), daemon=True).start(); n += 1\n"
+    tasks = ("python3 -c 'import threading, time\nn = 0\ntry:\n while n < 60: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(); n += 1\n"
              "except RuntimeError: pass\nprint(n)'")
     assert 20 < int(quay.out("small", tasks)) < 40
     quota = quay.out("small", "cd /sys/fs/cgroup; cat cpu/cpu.cfs_quota_us cpu.max 2>/dev/null; true")
@@ -104,8 +109,16 @@ def test_what_a_sandbox_brings_with_it(quay):
 
 
 def test_a_berth_that_died_is_not_used(quay):
-    for pid in list(sandbox_processes(quay)):
-        os.kill(pid, signal.SIGKILL)
+    def ended(pid):
+        try:
+            return posture.status(pid)["State"][0] in "ZX"
+        except OSError:
+            return True
+
+    for pid in sandbox_processes(quay):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: ended(pid), what="the end of a waiting process")
     assert quay.out("a", "echo fine") == "fine"
     asleep(quay, "a")
     assert quay.out("a", "echo fine") == "fine"
@@ -142,7 +155,7 @@ def test_the_keeper_dies_before_the_agent_has_moved(daemon_factory):
         d.request("PUT", "/v1/sandbox/a", {})
     except (OSError, silica.http.client.HTTPException):
         pass
-    assert d.proc.wait(20) == -signal.SIGKILL
+    assert d.proc.wait(60) == -signal.SIGKILL
     wait_for(lambda: not d.port_open(), what="the gateway's end")
     d.start()
     d.out("a", "true")

@@ -409,9 +409,9 @@ static int listen_all(struct settings *s, struct error *reterr)
         const char *where = tls ? s->listen_tls.list[i - plain] : s->listen.list[i];
         int fd = -1;
         c->tls_listeners |= (uint32_t)tls << i;
-        int r = !tls && strncmp(where, "unix:", 5) == 0
-                    ? socket_listen_unix(where + 5, SOCK_STREAM, &fd, reterr)
-                    : socket_listen_tcp(where, &fd, reterr);
+        if (tls && strncmp(where, "unix:", 5) == 0)
+            return error_set(reterr, EINVAL, "--listen-tls needs HOST:PORT");
+        int r = socket_listen_patiently(where, &fd, reterr);
         if (r < 0)
             return r;
         c->listen_fds[c->listen_count++] = fd;

@@ -74,6 +74,10 @@ static void make_done(struct job *j)
 void berths_refill(struct keeper *k)
 {
     struct berths *l = &k->berths;
+    if (keeper_slots_scarce(k)) {
+        berths_stop(k); /* it may be one that the next sandbox cannot use */
+        return;
+    }
     while (l->building < BUILDING_MAX && l->count + l->building < k->config->berths) {
         struct berth_job *job = calloc(1, sizeof *job);
         if (!job || keeper_slot_take(k, &job->spec.slot, NULL) < 0) {

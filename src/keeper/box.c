@@ -263,7 +263,14 @@ void box_started(struct box *b, struct sandbox *sb)
 static void build_run(struct job *j)
 {
     struct build_job *job = container_of(j, struct build_job, job);
-    (void)sandbox_start(&job->box->keeper->env, &job->spec, &job->sb, &job->error);
+    struct keeper_env *env = &job->box->keeper->env;
+    bool waited = job->spec.berth;
+    int r = sandbox_start(env, &job->spec, &job->sb, &job->error);
+    job->spec.berth = NULL;
+    if (r == -EPIPE && waited) { /* who waited there is dead: in the same slot, from the beginning */
+        job->error = (struct error){0};
+        (void)sandbox_start(env, &job->spec, &job->sb, &job->error);
+    }
 }
 
 static void build_done(struct job *j)

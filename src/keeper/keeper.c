@@ -23,7 +23,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-enum { BUILDERS = 4, ENDERS = 4, HOST_CHECK_MS = 200 };
+enum { BUILDERS = 4, ENDERS = 4, HOST_CHECK_MS = 200, SLOTS_FEW = 8 };
 
 /* ---- slots and admission */
 
@@ -40,6 +40,14 @@ int keeper_slot_take(struct keeper *k, unsigned *ret, struct error *reterr)
         return 0;
     }
     return error_set(reterr, EAGAIN, "all %u places for running sandboxes are taken", k->config->slots);
+}
+
+bool keeper_slots_scarce(const struct keeper *k)
+{
+    unsigned vacant = 0;
+    for (unsigned i = 0; i < k->config->slots; i++)
+        vacant += !k->slot_used[i];
+    return vacant <= MAX(k->config->slots / 8, (unsigned)SLOTS_FEW);
 }
 
 void keeper_slot_release(struct keeper *k, unsigned slot)
@@ -223,10 +231,10 @@ static int take_lock(const char *data_dir, struct error *reterr)
 /* The container engine's socket (docs/docker.md): whoever can open it rules all containers. */
 static int listen_docker(struct keeper *k, struct error *reterr)
 {
-    char path[512];
-    if ((size_t)snprintf(path, sizeof path, "%s/docker.sock", k->config->run_dir) >= sizeof path)
+    char where[512];
+    if ((size_t)snprintf(where, sizeof where, "unix:%s/docker.sock", k->config->run_dir) >= sizeof where)
         return error_set(reterr, ENAMETOOLONG, "%s is too long", k->config->run_dir);
-    return socket_listen_unix(path, SOCK_STREAM, &k->docker_fd, reterr);
+    return socket_listen_patiently(where, &k->docker_fd, reterr);
 }
 
 static void row_found(const struct ledger_row *row, void *arg)

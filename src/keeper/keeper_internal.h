@@ -83,6 +83,7 @@ struct keeper {
 /* slots and admission (keeper.c) */
 int keeper_slot_take(struct keeper *k, unsigned *ret, struct error *reterr);
 void keeper_slot_release(struct keeper *k, unsigned slot);
+bool keeper_slots_scarce(const struct keeper *k);         /* nobody should take one before he needs it */
 int keeper_admit(struct keeper *k, struct error *reterr); /* is there room for one more? */
 void keeper_idle(struct keeper *k); /* a job ended: refill the pool, or finish a shutdown */
 

@@ -74,6 +74,8 @@ static int step_berth(struct build *b, struct error *reterr)
     struct berth_spec spec = {
         .slot = sb->spec.slot, .limits = sb->spec.limits, .terms = sb->spec.network ? &sb->spec.terms : NULL};
     b->berth = take_ptr(sb->spec.berth);
+    if (b->berth && failpoint_hit("orphan", 0, NULL) < 0)
+        (void)kill(b->berth->pid, SIGKILL);
     int r = b->berth ? 0 : berth_make(b->env, &spec, &b->berth, reterr);
     if (r < 0)
         return r;
@@ -242,9 +244,11 @@ static int step_control(struct build *b, struct error *reterr)
     int r = sandbox_control_connect(b->berth->slot_dir, b->sb, reterr);
     if (r < 0)
         return r;
-    struct pollfd p = {.fd = b->sb->control_fd, .events = POLLIN};
-    if (poll(&p, 1, CHILD_TIMEOUT_MS) <= 0)
+    struct pollfd p[] = {{.fd = b->sb->control_fd, .events = POLLIN}, {.fd = b->sb->pidfd, .events = POLLIN}};
+    if (poll(p, ARRAY_SIZE(p), CHILD_TIMEOUT_MS) <= 0)
         return error_set(reterr, ETIMEDOUT, "the agent does not answer");
+    if (p[1].revents)
+        return error_set(reterr, EPIPE, "the sandbox's first process has ended");
     return sandbox_control(b->sb, reterr);
 }
 

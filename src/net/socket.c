@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 
 enum { BACKLOG = 4096, FDS_MAX = 4 };
 
@@ -198,6 +199,20 @@ int socket_listen_unix(const char *path, int type, int *ret_fd, struct error *re
         return error_sys(reterr, errno, "listen on %s", path);
     *ret_fd = take_fd(fd);
     return 0;
+}
+
+int socket_listen_patiently(const char *where, int *ret_fd, struct error *reterr)
+{
+    enum { PATIENCE_MS = 2000, PAUSE_MS = 10 };
+    const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+    int64_t deadline_ms = clock_mono_ms() + PATIENCE_MS;
+    for (;;) {
+        int r = strncmp(where, "unix:", 5) == 0 ? socket_listen_unix(where + 5, SOCK_STREAM, ret_fd, reterr)
+                                                : socket_listen_tcp(where, ret_fd, reterr);
+        if (r != -EADDRINUSE || clock_mono_ms() >= deadline_ms)
+            return r;
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 int socket_connect_unix(const char *path, int type, int *ret_fd, struct error *reterr)

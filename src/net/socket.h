@@ -10,6 +10,9 @@ int socket_listen_tcp(const char *address, int *ret_fd, struct error *reterr);
 /* Path socket, mode 0600; an existing socket file that nobody listens on is replaced. type: SOCK_STREAM or
  * SOCK_SEQPACKET. */
 int socket_listen_unix(const char *path, int type, int *ret_fd, struct error *reterr);
+/* "unix:PATH" (SOCK_STREAM) or as for socket_listen_tcp. An address that is taken is tried again for two
+ * seconds: of a server that was killed some process may hold it for a moment longer. Blocking. */
+int socket_listen_patiently(const char *where, int *ret_fd, struct error *reterr);
 int socket_connect_unix(const char *path, int type, int *ret_fd,
                         struct error *reterr); /* blocking connect, then non-blocking */
 /* "HOST:PORT" as above, or a name that getaddrinfo knows (CLI only); blocking. */

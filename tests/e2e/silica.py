@@ -79,8 +79,6 @@ class Daemon:
         self.log_path = self.dir + "/log"
 
     def start(self, env=None, wait=True):
-        if self.port:  # the gateway of the life before may go a moment after its keeper
-            wait_for(lambda: not self.port_open(), what="the end of the gateway before")
         self.port = self.port or free_port()
         full = {k: v for k, v in os.environ.items() if not k.startswith("SILICA_")}
         full.update({"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1"}, **self.env, **(env or {}))

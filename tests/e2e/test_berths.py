@@ -124,6 +124,17 @@ def test_a_berth_that_died_is_not_used(quay):
     assert quay.out("a", "echo fine") == "fine"
 
 
+def test_a_berth_that_dies_when_it_is_taken(daemon_factory):
+    """Whoever wants a sandbox does not notice."""
+    d = daemon_factory("orphan", pool=0, berths=1).start(env={"SILICA_FAIL": "orphan:0"})
+    for i in range(3):
+        wait_for(lambda: waiting(d) == 1, what="a berth")
+        assert d.out("a", "echo x >> /workspace/f; wc -l < /workspace/f") == str(i + 1)
+        asleep(d, "a")
+    d.destroy("a")
+    wait_for(lambda: waiting(d) == 1 and len(d.slots()) == 1 and not d.disks(), what="the berth only")
+
+
 @pytest.mark.parametrize("step", range(12))
 def test_a_failed_start_leaves_no_berth(daemon_factory, step):
     d = daemon_factory("wreck", pool=0, berths=1).start(env={"SILICA_FAIL": f"start:{step}"})
@@ -167,6 +178,18 @@ def test_destroy_while_the_agent_moves(quay):
         assert quay.out("quick", f"echo {i}") == str(i)
         assert quay.destroy("quick")["existed"] is True
     wait_for(lambda: waiting(quay) == 2 and len(quay.slots()) == 2, what="berths only")
+
+
+def test_scarce_places_are_for_sandboxes(daemon_factory):
+    """Who is waited for by nobody leaves before the last places are taken, and comes back."""
+    d = daemon_factory("scarce", pool=0, berths=2, args=["--slots", "11"]).start()
+    wait_for(lambda: waiting(d) == 2, what="two berths")
+    for i in range(11):
+        assert d.request("PUT", f"/v1/sandbox/s{i}", {}).status == 201, i
+    assert d.request("PUT", "/v1/sandbox/more", {}).status == 429
+    for i in range(11):
+        d.destroy(f"s{i}")
+    wait_for(lambda: waiting(d) == 2 and len(d.slots()) == 2, what="two berths again")
 
 
 def test_stopping_ends_the_berths(quay):

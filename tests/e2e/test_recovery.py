@@ -71,6 +71,16 @@ def remove_all(d):
         d.destroy(s["id"])
 
 
+def test_a_restart_at_once(daemon_factory):
+    """The gateway of a keeper that was killed has the addresses for a moment longer: the next one waits for them."""
+    d = daemon_factory("atonce", pool=0).start()
+    d.out("x", "mark=1")
+    for _ in range(10):
+        d.kill()
+        d.start()
+        assert d.out("x", "echo $mark") == "1"
+
+
 def test_REC_01_kill_under_load(daemon_factory):
     """20 rounds of kill -9, keeper and gateway in turn: acknowledged sandboxes and their files are there, a running process runs
     on, and in the end nothing is left."""

@@ -279,7 +279,8 @@ static int run_step(const struct child_plan *p, enum step step, struct received 
 _Noreturn void child_run(const struct child_plan *p)
 {
     struct received mounts = {.root = -1};
-    (void)say(p, CHILD_STEP_CLONE, 0); /* a keeper that is gone is noticed later */
+    (void)prctl(PR_SET_NAME, "silica-berth", 0, 0, 0); /* for who looks from the host */
+    (void)say(p, CHILD_STEP_CLONE, 0);                 /* a keeper that is gone is noticed later */
     for (int step = 0; step < STEP_COUNT; step++) {
         int r = run_step(p, (enum step)step, &mounts);
         if (r < 0) {

@@ -48,7 +48,7 @@ struct disk_template {
 struct disk_store {
     int dir_fd;
     int scratch_fd;
-    int control_fd; /* /dev/loop-control */
+    struct disk_devices devices;
     pthread_mutex_t lock;
     struct disk_template *templates[TEMPLATES_MAX];
     size_t template_count;
@@ -69,7 +69,8 @@ int disk_store_open(int dir_fd, int scratch_fd, struct disk_store **ret, struct 
         return error_sys(reterr, ENOMEM, "open the disk store");
     s->dir_fd = dir_fd;
     s->scratch_fd = scratch_fd;
-    s->control_fd = take_fd(control);
+    s->devices.control_fd = take_fd(control);
+    (void)pthread_mutex_init(&s->devices.lock, NULL);
     (void)pthread_mutex_init(&s->lock, NULL);
     *ret = s;
     return 0;
@@ -90,7 +91,8 @@ void disk_store_free(struct disk_store *s)
         return;
     for (size_t i = 0; i < s->template_count; i++)
         template_free(s->templates[i]);
-    (void)close(s->control_fd);
+    (void)close(s->devices.control_fd);
+    (void)pthread_mutex_destroy(&s->devices.lock);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
 }
@@ -331,6 +333,11 @@ int disk_store_scan(struct disk_store *s, void (*found)(uint64_t number, void *a
     return 0;
 }
 
+struct disk_devices *disk_store_devices(struct disk_store *s)
+{
+    return &s->devices;
+}
+
 int disk_store_dir(const struct disk_store *s)
 {
     return s->dir_fd;
@@ -362,7 +369,7 @@ static int attach_free(struct disk_store *s, int image, const char *label, bool 
 {
     int last = EBUSY;
     for (int i = 0; i < ATTACH_TRIES; i++) {
-        int index = ioctl(s->control_fd, LOOP_CTL_GET_FREE);
+        int index = ioctl(s->devices.control_fd, LOOP_CTL_GET_FREE);
         if (index < 0)
             return error_sys(reterr, errno, "find a free loop device");
         auto_close int fd = disk_loop_open(s, (unsigned)index, O_RDWR);
@@ -393,6 +400,7 @@ static int attach_free(struct disk_store *s, int image, const char *label, bool 
         }
         *ret = (struct disk_device){
             .fd = take_fd(fd), .index = (unsigned)index, .dev = makedev(LOOP_MAJOR, (unsigned)index)};
+        disk_device_known(s, (unsigned)index);
         return 0;
     }
     return error_sys(reterr, last, "attach a disk image to a loop device");

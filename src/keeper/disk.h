@@ -55,6 +55,14 @@ int disk_flush(struct disk_store *s, uint64_t number, struct error *reterr);
 /* The file system below fd forgets whatever is not on disk yet: for a disk that is about to be removed, so
  * that its unmount does not write it first. */
 void disk_abandon(int fd);
+/* disk_trim.c: loop devices that were added for our disks and are free again. An index of an earlier keeper's
+ * life has to be made known. */
+void disk_device_known(struct disk_store *s, unsigned index);
+/* Removes up to `most` of those beyond what is kept for the next disks; returns how many. 40 ms each: for a
+ * worker. */
+unsigned disk_trim(struct disk_store *s, unsigned most);
+/* All of them, with some threads, when nobody else uses the store. */
+void disk_trim_all(struct disk_store *s);
 /* disk_hold.c: a disk without a sandbox that stays mounted: its next one need not wait for a mount. */
 struct disk_hold {
     int fd;         /* -1: it is not */

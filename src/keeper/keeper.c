@@ -155,6 +155,7 @@ static void rest_done(struct job *j)
     if (job->has_slot)
         keeper_slot_release(k, job->slot);
     free(job);
+    trim_later(k);
     keeper_idle(k);
 }
 
@@ -479,6 +480,8 @@ int keeper_main(const struct keeper_config *config)
         keeper_filter_forget(k);
     }
     network_close(k->env.network, k->slot_used);
+    if (k->env.disks)
+        disk_trim_all(k->env.disks);
     disk_store_free(k->env.disks);
     volume_store_free(k->env.volumes);
     if (k->env.cgroups)

@@ -39,6 +39,13 @@ struct berths { /* see berths.c */
     size_t count, building;
 };
 
+struct trim { /* see trim.c */
+    struct timer timer;
+    struct job job;
+    unsigned removed;
+    bool under_way;
+};
+
 struct keeper {
     const struct keeper_config *config;
     struct loop *loop;
@@ -61,6 +68,7 @@ struct keeper {
     struct pool pool;
     struct kept kept;
     struct berths berths;
+    struct trim trim;
     struct source gateway; /* our end of the socketpair */
     int gateway_fd;
     struct outgoing *outbox, **outbox_last; /* replies that wait for room in the socket */
@@ -105,6 +113,9 @@ struct settle { /* embedded in a box */
 };
 void settle_later(struct keeper *k, struct settle *s, struct sandbox *sb); /* if its disk is young */
 void settle_cancel(struct settle *s); /* fine when there is nothing to cancel */
+
+/* devices of disks that are gone (trim.c) */
+void trim_later(struct keeper *k);
 
 /* disks that stay mounted (kept.c) */
 void kept_release(struct keeper *k, size_t leave); /* all but that many, the longest asleep first */

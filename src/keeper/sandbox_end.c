@@ -335,6 +335,7 @@ int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, s
     sb->pid = rec.pid;
     sb->start_time = rec.start_time;
     sb->loop_index = rec.loop_index;
+    disk_device_known(env->disks, rec.loop_index);
     sb->adopted = true;
     sb->spec.network = env->network && network_has_link(env->network, slot);
     if (sb->spec.network) {

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quota disks: quick and unordered in the first seconds, with barriers and direct I/O from then on."""
+import concurrent.futures
+import os
+import signal
+
+import pytest
 from silica import wait_for
 
 
@@ -50,3 +55,37 @@ def test_sleep_and_destroy_of_a_young_disk(daemon_factory):
         d.destroy(f"s{i}")
     wait_for(lambda: not loops(d) and not d.disks(), what="no disk is left")
     assert "without barriers" not in d.log(), "a sandbox that ended is not settled"
+
+
+def vacant(names):
+    """Those of them that the kernel has, and nobody uses."""
+    return [n for n in names if os.path.exists(f"/sys/block/{n}") and not os.path.exists(f"/sys/block/{n}/loop")]
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["", "restarted"])
+def test_devices_that_nobody_needs_are_removed(daemon_factory, restart):
+    """All but some, and the first ones of the machine; those of sandboxes that a new keeper adopted, too."""
+    d = daemon_factory("devices", pool=0).start()
+    count = 60
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert all(r.status == 201 for r in pool.map(lambda i: d.request("PUT", f"/v1/sandbox/s{i}", {}), range(count)))
+        used = loops(d)
+        assert len(used) == count
+        if restart:
+            d.stop(signal.SIGTERM)
+            d.start()
+        list(pool.map(lambda i: d.destroy(f"s{i}"), range(count)))
+    wait_for(lambda: not d.loops() and len(vacant(used)) <= 32 + 8, what="the removal of the rest")
+    assert d.out("next", "echo fine") == "fine"
+
+
+def test_the_end_of_a_daemon_removes_devices(daemon_factory):
+    d = daemon_factory("devend", pool=0).start()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: d.out(f"s{i}", "echo x > /workspace/f"), range(50)))
+    used = loops(d)
+    assert len(used) == 50
+    d.stop()  # all fall asleep
+    assert not d.loops() and len(vacant(used)) <= 32 + 8
+    d.start()
+    assert d.out("s49", "cat /workspace/f") == "x"

@@ -69,10 +69,11 @@ class Daemon:
     network = "none"  # the rules of the machine the tests run on are not theirs to change: see lab.py
     prefix = ()
 
-    def __init__(self, name, args=(), env=None, pool=1, auth=True, berths=0):
+    def __init__(self, name, args=(), env=None, pool=1, auth=True, berths=0, run_in=None):
         self.name = name
         self.dir = tempfile.mkdtemp(prefix=f"silica-{name}-")
-        self.data, self.run_dir = self.dir + "/data", self.dir + "/run"
+        self.data = self.dir + "/data"
+        self.run_dir = tempfile.mkdtemp(prefix=f"silica-{name}-", dir=run_in) if run_in else self.dir + "/run"
         self.instance = f"{name}-{os.getpid()}"
         self.args, self.env, self.pool, self.berths, self.auth = list(args), dict(env or {}), pool, berths, auth
         self.proc = self.port = None
@@ -178,7 +179,8 @@ class Daemon:
                 os.rmdir(d)
             except OSError:
                 pass
-        shutil.rmtree(self.dir, ignore_errors=True)
+        for path in (self.run_dir, self.dir):
+            shutil.rmtree(path, ignore_errors=True)
 
     # ---- the host around it
 

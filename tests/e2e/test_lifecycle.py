@@ -288,7 +288,8 @@ def is_frozen(path):
 
 def test_AGT_05_group_frozen_from_outside(daemon_factory):
     """Somebody freezes the group behind our back: callers get an error, then it works again."""
-    d = daemon_factory("agt5", pool=0, args=["--agent-silence", "1s"]).start()
+    # with a freeze of its own the daemon would thaw it for the request
+    d = daemon_factory("agt5", pool=0, args=["--agent-silence", "1s", "--freeze-after", "0"]).start()
     d.out("iced", "echo kept > /workspace/f; sync")
     files = freezer_files(d)
     assert files

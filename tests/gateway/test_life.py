@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Freezing, sleeping, waking, and agents that do not answer: the state machine with a keeper that only pretends."""
 import concurrent.futures
+import http.client
 import os
 import sqlite3
 import time
@@ -253,8 +254,12 @@ def test_API_12_every_call_in_every_state(g, state, call):
             g.api(name, "die")
         elif state == "destroying":
             pending.append(pool.submit(g.delete, name))
-        a = g.ask(method, f"/v1/sandbox/{name}{path}", body="{}" if method in ("PUT", "POST") else None)
-        if a.status >= 400:
+        a = None
+        try:
+            a = g.ask(method, f"/v1/sandbox/{name}{path}", body="{}" if method in ("PUT", "POST") else None)
+        except http.client.IncompleteRead:
+            assert state == "destroying"  # it was being answered: a cut answer is seen to be one
+        if a and a.status >= 400:
             allowed = {"SANDBOX_NOT_FOUND", "SANDBOX_START_FAILED", "SANDBOX_UNAVAILABLE"}
             assert a.error()["code"] in allowed, a
             assert state in ("absent", "destroying", "failed", "ended"), a

@@ -8,8 +8,7 @@
 #include "base/log.h"
 #include "keeper/berth.h"
 #include "keeper/keeper_internal.h"
-
-#include <poll.h>
+#include "keeper/process.h"
 
 enum { BUILDING_MAX = 2 };
 
@@ -95,12 +94,6 @@ void berths_refill(struct keeper *k)
     }
 }
 
-static bool alive(const struct berth *b)
-{
-    struct pollfd p = {.fd = b->pidfd, .events = POLLIN};
-    return poll(&p, 1, 0) == 0;
-}
-
 struct berth *berths_take(struct keeper *k, bool network, const struct network_terms *terms)
 {
     struct berths *l = &k->berths;
@@ -109,7 +102,7 @@ struct berth *berths_take(struct keeper *k, bool network, const struct network_t
         return NULL;
     while (l->count && !b) {
         struct berth_job *job = l->waiting[--l->count];
-        if (alive(job->berth)) {
+        if (process_alive(job->berth->pidfd)) {
             b = job->berth;
             free(job);
         } else {

@@ -8,11 +8,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "keeper/keeper_internal.h"
+#include "keeper/process.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <poll.h>
 
 enum { RETRY_MS = 2000, BUILDING_MAX = 4 };
 
@@ -98,12 +98,6 @@ void pool_refill(struct keeper *k)
     berths_refill(k);
 }
 
-static bool alive(const struct sandbox *sb)
-{
-    struct pollfd p = {.fd = sb->pidfd, .events = POLLIN};
-    return poll(&p, 1, 0) == 0;
-}
-
 struct sandbox *pool_take(struct keeper *k, const char *image, const struct limits *limits, bool network)
 {
     struct pool *p = &k->pool;
@@ -113,7 +107,7 @@ struct sandbox *pool_take(struct keeper *k, const char *image, const struct limi
         return NULL;
     while (p->ready_count && !sb) {
         sb = p->ready[--p->ready_count];
-        if (!alive(sb)) {
+        if (!process_alive(sb->pidfd)) {
             discard(k, sb);
             sb = NULL;
         }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,12 @@ int process_start_time(pid_t pid, uint64_t *ret)
     for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
     return p && sscanf(p, " %" SCNu64, ret) == 1 ? 0 : -EBADMSG;
+}
+
+bool process_alive(int pidfd)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+    return poll(&p, 1, 0) == 0;
 }
 
 int process_namespace(pid_t pid, const char *name, ino_t *ret)

@@ -267,7 +267,9 @@ static void build_run(struct job *j)
     bool waited = job->spec.berth;
     int r = sandbox_start(env, &job->spec, &job->sb, &job->error);
     job->spec.berth = NULL;
-    if (r == -EPIPE && waited) { /* who waited there is dead: in the same slot, from the beginning */
+    /* who waited there is dead, with or without something it had not read: in the same slot, from the
+     * beginning */
+    if ((r == -EPIPE || r == -ECONNRESET) && waited) {
         job->error = (struct error){0};
         (void)sandbox_start(env, &job->spec, &job->sb, &job->error);
     }

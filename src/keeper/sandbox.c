@@ -228,6 +228,8 @@ static int step_exec(struct build *b, struct error *reterr)
     ssize_t n = recv(b->berth->sync[0], &report, sizeof report, MSG_DONTWAIT);
     if (n == 0)
         return 0;
+    if (n < 0) /* it died with something on the channel that it had not read */
+        return error_sys(reterr, errno, "hear of the sandbox's first process");
     if (n != (ssize_t)sizeof report || report.err <= 0)
         return error_set(reterr, EIO, "the sandbox's first process failed");
     if (child_step_is_volumes(report.step))

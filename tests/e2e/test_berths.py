@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+import threading
 
 import oci
 import posture
@@ -133,6 +134,20 @@ def test_a_berth_that_dies_when_it_is_taken(daemon_factory):
         asleep(d, "a")
     d.destroy("a")
     wait_for(lambda: waiting(d) == 1 and len(d.slots()) == 1 and not d.disks(), what="the berth only")
+
+
+def test_a_berth_that_dies_with_words_unread(daemon_factory):
+    """The process is stopped, so that it reads nothing of what it is told, and killed at ever later moments."""
+    d = daemon_factory("deaf", pool=0, berths=1).start()
+    for i in range(12):
+        wait_for(lambda: waiting(d) == 1, what="a berth")
+        (pid,) = sandbox_processes(d)
+        os.kill(pid, signal.SIGSTOP)
+        killer = threading.Timer(i * 0.005, os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        assert d.out("a", "echo x >> /workspace/f; wc -l < /workspace/f") == str(i + 1)
+        killer.join()
+        asleep(d, "a")
 
 
 @pytest.mark.parametrize("step", range(12))

@@ -267,11 +267,15 @@ void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, boo
                   struct disk_hold *ret_hold)
 {
     auto_close int watch = keep_disk && ret_hold && sb->disk_fd >= 0 ? root_watch(sb) : -1;
-    (void)cgroup_freeze(sb->cgroup, false, NULL); /* a frozen process hears no signal */
-    if (polite_ms > 0 && syscall(SYS_pidfd_send_signal, sb->pidfd, SIGTERM, NULL, 0) == 0)
+    bool polite = polite_ms > 0 && syscall(SYS_pidfd_send_signal, sb->pidfd, SIGTERM, NULL, 0) == 0;
+    if (polite) {
+        (void)cgroup_freeze(sb->cgroup, false, NULL); /* a frozen process hears no signal */
         (void)wait_exit(sb->pidfd, polite_ms);
+    }
     (void)syscall(SYS_pidfd_send_signal, sb->pidfd, SIGKILL, NULL,
                   0); /* fine when it is gone: the rest follows PID 1 */
+    if (!polite)
+        (void)cgroup_freeze(sb->cgroup, false, NULL); /* not before: it would go on with what it has to do */
     if (!wait_exit(sb->pidfd, END_TIMEOUT_MS))
         log_warn("the first process of slot %u does not end", sb->spec.slot);
     close_fd(&sb->control_fd);

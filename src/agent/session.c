@@ -342,7 +342,7 @@ void session_start(struct session *s, struct shell_start *start)
     if (s->dead) {
         s->told = true;
         start->done(start, s->failure ? SHELL_END_NO_SHELL : SHELL_END_DIED, s->exit_code, 0, NULL);
-    } else if (shell_busy(s->shell)) {
+    } else if (shell_busy(s->shell) && !shell_makes_spare(s->shell)) {
         s->parked_start = start;
     } else {
         s->ours = true;

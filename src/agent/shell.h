@@ -71,6 +71,8 @@ unsigned shell_number(const struct shell *sh);
 struct process_tag shell_tag(const struct shell *sh); /* of everything that descends from it */
 bool shell_busy(const struct shell *sh);
 
+bool shell_makes_spare(const struct shell *sh); /* busy, but shell_start is welcome */
+
 /* The shell must be idle and alive. 0, or -errno and no callback. */
 int shell_run(struct shell *sh, struct shell_command *c, struct error *reterr);
 int shell_start(struct shell *sh, struct shell_start *s, struct error *reterr);

@@ -38,8 +38,10 @@ struct shell {
     struct {
         bool under_way;
         struct shell_newborn process; /* its pid is known when it has announced itself */
-        bool parent_gone;             /* it is a child of the agent now */
-        struct shell_start *start;    /* NULL: it will be the spare */
+        bool parent_gone;             /* it is a child of the agent now, and the shell has nothing to do */
+        bool released;                /* it is told to go; only the shell's note is missing */
+        int64_t released_us;
+        struct shell_start *start; /* NULL: it will be the spare, or is released */
     } birth;
     struct timer timer; /* command: lazy, then stuck; birth: announcement */
     bool plain_command; /* `builtin` has been redefined */

@@ -3,15 +3,16 @@
  *
  * Theory of operation
  * The shell forks twice (shell_script.c tells why) and notes that it is done; the process notes its pid and
- * blocks in opening its output. With both notes the process is the agent's child, and opening the other end
- * lets it go.
+ * blocks in opening its output, and opening the other end lets it go. It has to be the agent's child by then:
+ * it is when the shell has noted that it is done, and often before, which the kernel tells.
  *
  * Forking bash is most of the time that a short command takes. So a shell that was asked for two processes in
  * a row, with no command in between, forks the next one ahead, as soon as it has nothing else to do: the
  * spare. It is what a process forked later would be for as long as the shell executes nothing. A command
  * drops the spare. What else makes a shell run are signals: one with traps gets no spare, and whatever
  * happens to others (a job that ends) shows in the number of times they went to sleep. A spare that nobody
- * needs within SPARE_MS goes, with the memory it has.
+ * needs within SPARE_MS goes, with the memory it has; one that is needed before it is there is what it would
+ * have been from then on, the process that was asked for.
  *
  * When? If processes follow each other without a pause, at once. Otherwise when the one that was just started
  * has ended, or after MAKE_MS: its output would come later if both wanted the processor. */
@@ -21,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 enum {
     ANNOUNCE_MS = 6000,
@@ -33,7 +35,7 @@ enum {
 /* What bash catches for itself. */
 #define OWN_SIGNALS (1ULL << (SIGCHLD - 1) | 1ULL << (SIGINT - 1))
 
-static void spare_soon(struct shell *sh);
+static void spare_soon(struct shell *sh, bool now);
 static void keep_spare(struct shell *sh);
 static void forget_rest(struct shell *sh);
 
@@ -135,7 +137,7 @@ static int begin_birth(struct shell *sh, struct shell_start *s)
     }
     sh->birth.under_way = true;
     sh->birth.process = process;
-    sh->birth.parent_gone = false;
+    sh->birth.parent_gone = sh->birth.released = false;
     sh->birth.start = s;
     reaper_expect(sh->agent->reaper); /* it may be killed between its announcement and its release */
     shell_flush_input(sh);
@@ -148,21 +150,24 @@ static void end_birth(struct shell *sh)
     sh->birth.under_way = false;
     sh->birth.start = NULL;
     shell_reset_job(sh);
+    reaper_unexpect(sh->agent->reaper);
 }
 
 void shell_birth_failed(struct shell *sh, enum shell_end how, int status)
 {
     struct shell_newborn process = sh->birth.process;
     struct shell_start *s = sh->birth.start;
+    bool released = sh->birth.released;
+    end_birth(sh);
+    if (released)
+        return; /* the process is not concerned any more */
     if (process.pid)
         (void)kill(process.pid, SIGKILL); /* it waits for a release that will not come */
     shell_start_clean(sh->agent, process.number);
-    end_birth(sh);
     if (s)
         s->done(s, how, status, 0, NULL);
     else
         forget_rest(sh);
-    reaper_unexpect(sh->agent->reaper);
 }
 
 static void finish_birth(struct shell *sh)
@@ -172,26 +177,51 @@ static void finish_birth(struct shell *sh)
     int fds[2];
     if (!process.pid || !sh->birth.parent_gone)
         return; /* the other note is on its way */
-    if (!s) {
+    if (!sh->birth.released && !s) {
         end_birth(sh);
         sh->spare.process = process;
         keep_spare(sh);
-    } else if (open_output(sh, &process, fds) < 0) {
+        return;
+    }
+    if (s && open_output(sh, &process, fds) < 0) {
         shell_birth_failed(sh, SHELL_END_BROKEN, 0);
         return;
-    } else {
-        end_birth(sh);
-        if (sh->starts_in_a_row > 1)
-            spare_soon(sh);
-        tell_started(s, &process, fds);
     }
-    reaper_unexpect(sh->agent->reaper);
+    end_birth(sh);
+    if (sh->starts_in_a_row > 1)
+        spare_soon(sh, sh->birth.released && sh->agent->last_end_us >= sh->birth.released_us);
+    if (s)
+        tell_started(s, &process, fds);
+}
+
+static bool is_our_child(pid_t pid)
+{
+    return waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* Does not wait for the shell's note if the process is a child of the agent already. */
+static void release_early(struct shell *sh)
+{
+    struct shell_newborn process = sh->birth.process;
+    int fds[2];
+    if (!sh->birth.start || !process.pid || !is_our_child(process.pid))
+        return;
+    if (open_output(sh, &process, fds) < 0) {
+        shell_birth_failed(sh, SHELL_END_BROKEN, 0);
+        return;
+    }
+    sh->birth.released = true;
+    sh->birth.released_us = clock_mono_us();
+    tell_started(take_ptr(sh->birth.start), &process, fds);
 }
 
 void shell_birth_announced(struct shell *sh, pid_t pid)
 {
     sh->birth.process.pid = pid;
-    finish_birth(sh);
+    if (sh->birth.parent_gone)
+        finish_birth(sh);
+    else
+        release_early(sh);
 }
 
 void shell_birth_parent_gone(struct shell *sh, int status)
@@ -289,9 +319,9 @@ static void make_deferred(struct deferred *d)
     make_spare(container_of(d, struct shell, spare_soon));
 }
 
-static void spare_soon(struct shell *sh)
+static void spare_soon(struct shell *sh, bool now)
 {
-    if (sh->hurried) {
+    if (now || sh->hurried) {
         loop_defer(sh->agent->loop, &sh->spare_soon, make_deferred);
         return;
     }
@@ -321,9 +351,26 @@ static bool start_spare(struct shell *sh, struct shell_start *s)
         return false;
     }
     struct shell_newborn process = take_spare(sh);
-    spare_soon(sh);
+    spare_soon(sh, false);
     tell_started(s, &process, fds);
     return true;
+}
+
+bool shell_makes_spare(const struct shell *sh)
+{
+    return sh->birth.under_way && !sh->birth.start && !sh->birth.released;
+}
+
+/* What was to be the spare will be this process. */
+static int start_unborn(struct shell *sh, struct shell_start *s)
+{
+    int r = write_errand(sh, &sh->birth.process, s);
+    if (r < 0)
+        return r;
+    sh->birth.start = s;
+    forget_rest(sh);
+    release_early(sh);
+    return 0;
 }
 
 int shell_start(struct shell *sh, struct shell_start *s, struct error *reterr)
@@ -332,6 +379,6 @@ int shell_start(struct shell *sh, struct shell_start *s, struct error *reterr)
     sh->hurried = clock_mono_us() - sh->agent->last_end_us < HURRY_US;
     if (start_spare(sh, s))
         return 0;
-    int r = begin_birth(sh, s);
+    int r = shell_makes_spare(sh) ? start_unborn(sh, s) : begin_birth(sh, s);
     return r < 0 ? error_sys(reterr, -r, "hand the command to the shell") : 0;
 }

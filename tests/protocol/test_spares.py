@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes forked ahead: whoever starts several in a row must not see that the later ones were made before they were asked for."""
+import concurrent.futures
 import os
 import signal
 
@@ -49,6 +50,21 @@ def test_the_same_every_time(api, session, tmp_path):
         assert api.stream("exit 3", session)[-1]["exitCode"] == 3
         assert api.stream("kill -9 $BASHPID", session)[-1]["exitCode"] == 137
     assert api.out("pwd; f", session) == "/tmp\nfunction plain"
+
+
+def test_one_behind_the_other(api, session):
+    """Asked for while the next one is being forked: each gets its own text, and the status that the kernel tells."""
+    def several(who):
+        for i in range(60):
+            status = (who * 60 + i) % 256
+            events = api.stream(f"echo {who}-{i}; exit {status}", session)
+            assert text_of(events) == f"{who}-{i}\n" and events[-1]["exitCode"] == status
+            if i % 20 == 19:
+                assert api.run(f"LAST{who}={i}", session)["exitCode"] == 0
+                assert said(api, session, f"echo $LAST{who}") == f"{i}\n"
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(several, range(4)))
 
 
 def test_nothing_is_traced_that_is_ours(api, session):

@@ -77,7 +77,8 @@ void berths_refill(struct keeper *k)
         berths_stop(k); /* it may be one that the next sandbox cannot use */
         return;
     }
-    while (l->building < BUILDING_MAX && l->count + l->building < k->config->berths) {
+    while (l->building < BUILDING_MAX && l->count + l->building < k->config->berths &&
+           !pool_can_wait(k, l->count, k->config->berths)) {
         struct berth_job *job = calloc(1, sizeof *job);
         if (!job || keeper_slot_take(k, &job->spec.slot, NULL) < 0) {
             free(job);
@@ -105,6 +106,7 @@ struct berth *berths_take(struct keeper *k, bool network, const struct network_t
         if (process_alive(job->berth->pidfd)) {
             b = job->berth;
             free(job);
+            pool_used(k);
         } else {
             discard(job);
         }

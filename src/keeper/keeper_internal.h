@@ -26,6 +26,8 @@ struct pool {
     bool stopped;     /* shutting down */
     int64_t retry_ms; /* not before this time, after a failure */
     struct timer retry;
+    int64_t pause_ms; /* until then somebody may need the processors more */
+    struct timer pause;
 };
 
 struct kept { /* boxes whose disk stays mounted while they sleep, see kept.c */
@@ -137,6 +139,9 @@ void volume_request(struct keeper *k, const struct keeper_request *q);
 
 /* pool (pool.c) */
 void pool_refill(struct keeper *k);
+void pool_used(struct keeper *k); /* something prepared was taken, by whoever will be busy now */
+/* Enough is left for the moment; then pool_refill is called again when it is over. */
+bool pool_can_wait(struct keeper *k, size_t left, size_t wanted);
 struct sandbox *pool_take(struct keeper *k, const char *image, const struct limits *limits, bool network);
 void pool_failed(struct keeper *k); /* to make one: the next try has to wait */
 void pool_stop(struct keeper *k);

@@ -4,7 +4,8 @@
  *
  * A prepared sandbox has everything but an owner: namespaces, disk, limits, a waiting agent. It is built by
  * the same plan as any other. What is taken is built again in the background, after all starts that somebody
- * waits for. */
+ * waits for; and, as long as half of them are left, only when nothing was taken for a moment: whoever has a
+ * new sandbox uses it at once, and building another one beside it would take half the processors away. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "keeper/keeper_internal.h"
@@ -14,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RETRY_MS = 2000, BUILDING_MAX = 4 };
+enum { RETRY_MS = 2000, BUILDING_MAX = 4, PAUSE_MS = 10 };
 
 struct pool_job {
     struct job job;
@@ -72,13 +73,34 @@ static void job_done(struct job *j)
     keeper_idle(k);
 }
 
+static void pause_over(struct timer *t)
+{
+    pool_refill(container_of(t, struct keeper, pool.pause));
+}
+
+void pool_used(struct keeper *k)
+{
+    k->pool.pause_ms = clock_mono_ms() + PAUSE_MS;
+}
+
+bool pool_can_wait(struct keeper *k, size_t left, size_t wanted)
+{
+    struct pool *p = &k->pool;
+    int64_t wait_ms = p->pause_ms - clock_mono_ms();
+    if (wait_ms <= 0 || 2 * left < wanted)
+        return false;
+    loop_timer_start(k->loop, &p->pause, wait_ms, pause_over);
+    return true;
+}
+
 void pool_refill(struct keeper *k)
 {
     struct pool *p = &k->pool;
     if (p->stopped || clock_mono_ms() < p->retry_ms || keeper_admit(k, NULL) < 0)
         return;
     /* no more than the builder threads: starts that somebody waits for go first */
-    while (p->building < BUILDING_MAX && p->ready_count + p->building < k->config->pool) {
+    while (p->building < BUILDING_MAX && p->ready_count + p->building < k->config->pool &&
+           !pool_can_wait(k, p->ready_count, k->config->pool)) {
         struct pool_job *job = calloc(1, sizeof *job);
         if (!job || keeper_slot_take(k, &job->spec.slot, NULL) < 0) {
             free(job);
@@ -112,6 +134,7 @@ struct sandbox *pool_take(struct keeper *k, const char *image, const struct limi
             sb = NULL;
         }
     }
+    pool_used(k);
     pool_refill(k);
     return sb;
 }
@@ -121,6 +144,7 @@ void pool_stop(struct keeper *k)
     struct pool *p = &k->pool;
     p->stopped = true;
     loop_timer_stop(k->loop, &p->retry);
+    loop_timer_stop(k->loop, &p->pause);
     while (p->ready_count)
         discard(k, p->ready[--p->ready_count]);
     berths_stop(k);

@@ -177,6 +177,7 @@ static int step_network(struct berth *b, struct error *reterr)
     if (netns < 0)
         return error_sys(reterr, errno, "open the network namespace");
     network_eth0(b->env->network, b->spec.slot, &b->eth0);
+    b->child.eth0 = &b->eth0;
     int r = network_terms_plain(terms) ? 0 : network_terms_write(b->slot_dir, terms, reterr);
     return r < 0 ? r : network_connect(b->env->network, b->spec.slot, netns, terms, reterr);
 }
@@ -187,6 +188,21 @@ static void undo_network(struct berth *b)
         return;
     network_disconnect(b->env->network, b->spec.slot, b->spec.terms);
     network_link_delete(b->env->network, b->spec.slot);
+}
+
+/* From here on it prepares whatever it can, beside us. */
+static int step_place(struct berth *b, struct error *reterr)
+{
+    static const enum cgroup_controller shown[] = {CGROUP_MEMORY, CGROUP_CPU, CGROUP_PIDS};
+    struct child_plan *c = &b->child;
+    size_t v1 = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(shown); i++)
+        if (cgroup_version_of(b->env->cgroups, shown[i]) == CGROUP_V1)
+            c->cgroup_v1[v1++] = cgroup_controller_name(shown[i]);
+    c->cgroup_v2 = v1 == 0;
+    if (socket_send_fd(b->sync[0], &(char){CHILD_PLACE}, 1, -1) < 0)
+        return error_sys(reterr, errno, "tell the first process");
+    return 0;
 }
 
 static const struct step {
@@ -204,6 +220,7 @@ static const struct step {
     {"join its control groups", step_join, NULL},
     {"join those of the workload", step_lower, NULL},
     {"connect its network", step_network, undo_network},
+    {"let it prepare itself", step_place, NULL},
 };
 
 static void undo_from(struct berth *b, size_t step)

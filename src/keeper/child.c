@@ -3,10 +3,12 @@
  *
  * Theory of operation
  * The keeper clones this process into its namespaces and then, from outside, maps its ids, moves it into its
- * control groups and builds its root file system. The child waits for that root on sync_fd, assembles the
- * mount tree in and around it, gives up what is left of its rights and becomes the agent. It runs in the
- * keeper's own memory (cloner.c), so it allocates nothing, takes no lock and changes nothing: system calls
- * only. A failing step is reported by number; success is the end of file that exec causes. */
+ * control groups and gives it a link. When it is told that all of this is there, the child prepares whatever
+ * does not depend on the sandbox it will be: kernel file systems with their masks, addresses and routes. Then
+ * it waits for a root file system on sync_fd, puts the two together, gives up what is left of its rights and
+ * becomes the agent. It runs in the keeper's own memory (cloner.c), so it allocates nothing, takes no lock
+ * and changes nothing: system calls only. A failing step is reported by number; success is the end of file
+ * that exec causes. */
 #include "keeper/child.h"
 #include "agent/control.h"
 #include "keeper/child_mounts.h"
@@ -41,19 +43,23 @@ enum { FD_AGENT = 5, FD_SYNC = 6 }; /* behind AGENT_HTTP_FD and AGENT_CONTROL_FD
 
 enum step {
     STEP_CLOSE,
-    STEP_ROOT,
+    STEP_PLACE,
     STEP_CGROUP_NAMESPACE,
     STEP_IDS,
-    STEP_MOUNTS,
-    STEP_NETWORK,
+    STEP_STAGE,
+    STEP_LOOPBACK,
+    STEP_LINK,
     STEP_MASKS,
     STEP_SEAL,
-    STEP_VOLUMES,
-    STEP_PIVOT,
-    STEP_LOOPBACK,
-    STEP_HOSTNAME,
     STEP_KEYRING,
     STEP_SIGNALS,
+    STEP_ROOT,
+    STEP_MOUNTS,
+    STEP_NETWORK,
+    STEP_LIMITS,
+    STEP_VOLUMES,
+    STEP_PIVOT,
+    STEP_HOSTNAME,
     STEP_DESCRIPTORS,
     STEP_CAPABILITIES,
     STEP_NO_NEW_PRIVS,
@@ -64,19 +70,23 @@ enum step {
 
 static const char *const step_name[] = {
     [STEP_CLOSE] = "close the keeper's descriptors",
-    [STEP_ROOT] = "receive the root file system",
+    [STEP_PLACE] = "hear that its place is ready",
     [STEP_CGROUP_NAMESPACE] = "enter a control group namespace",
     [STEP_IDS] = "become root inside",
-    [STEP_MOUNTS] = "mount the file systems",
-    [STEP_NETWORK] = "configure its network link",
-    [STEP_MASKS] = "mask kernel files",
-    [STEP_SEAL] = "write the namespaces' limits and make kernel files read-only",
-    [STEP_VOLUMES] = "mount its volumes",
-    [STEP_PIVOT] = "change the root directory",
+    [STEP_STAGE] = "mount the kernel's file systems",
     [STEP_LOOPBACK] = "bring up the loopback interface",
-    [STEP_HOSTNAME] = "set the host name",
+    [STEP_LINK] = "configure its network link",
+    [STEP_MASKS] = "mask kernel files",
+    [STEP_SEAL] = "make kernel files read-only",
     [STEP_KEYRING] = "take a new session keyring",
     [STEP_SIGNALS] = "reset signals",
+    [STEP_ROOT] = "receive the root file system",
+    [STEP_MOUNTS] = "mount the file systems",
+    [STEP_NETWORK] = "write where names are asked for",
+    [STEP_LIMITS] = "write the namespaces' limits",
+    [STEP_VOLUMES] = "mount its volumes",
+    [STEP_PIVOT] = "change the root directory",
+    [STEP_HOSTNAME] = "set the host name",
     [STEP_DESCRIPTORS] = "arrange descriptors",
     [STEP_CAPABILITIES] = "drop capabilities",
     [STEP_NO_NEW_PRIVS] = "set no_new_privs",
@@ -108,11 +118,10 @@ static int close_foreign(const struct child_plan *p)
     return close_range(from, ~0U, 0) < 0 ? -errno : 0;
 }
 
-/* What the keeper made for us after the clone. */
-struct received {
+struct mounts {
     bool own_cgroups;
-    int root;
-    int volumes[KEEPER_VOLUMES_MAX];
+    int stage, settings;                   /* ours: child_mounts.h */
+    int root, volumes[KEEPER_VOLUMES_MAX]; /* the keeper's */
 };
 
 static int say(const struct child_plan *p, int step, int err)
@@ -122,7 +131,7 @@ static int say(const struct child_plan *p, int step, int err)
 }
 
 /* After the move into the groups: earlier, /proc/self/cgroup would show the host's names. */
-static int enter_cgroup_namespace(struct received *m)
+static int enter_cgroup_namespace(struct mounts *m)
 {
     if (!m->own_cgroups && unshare(CLONE_NEWCGROUP) < 0)
         return -errno;
@@ -130,18 +139,35 @@ static int enter_cgroup_namespace(struct received *m)
     return 0;
 }
 
-static int wait_for_root(const struct child_plan *p, struct received *m)
+/* The next thing the keeper says, and the descriptor that came with it. */
+static int hear(const struct child_plan *p, char *what, int *fd)
+{
+    ssize_t n = socket_recv_fd(p->sync_fd, what, sizeof *what, fd);
+    return n > 0 ? 0 : n < 0 ? (int)n : -EPIPE; /* the keeper gave up or is gone */
+}
+
+static int wait_for_place(const struct child_plan *p, struct mounts *m)
+{
+    for (;;) {
+        char what;
+        int fd, r = hear(p, &what, &fd);
+        if (r < 0 || what == CHILD_PLACE)
+            return r;
+        if (what != CHILD_GROUPS)
+            return -EBADMSG;
+        if ((r = enter_cgroup_namespace(m)) < 0 || (r = say(p, STEP_CGROUP_NAMESPACE, 0)) < 0)
+            return r;
+    }
+}
+
+static int wait_for_root(const struct child_plan *p, struct mounts *m)
 {
     for (size_t volumes = 0;;) {
-        int fd, r;
         char what;
-        ssize_t n = socket_recv_fd(p->sync_fd, &what, sizeof what, &fd);
-        if (n <= 0)
-            return n < 0 ? (int)n : -EPIPE; /* the keeper gave up or is gone */
-        if (what == CHILD_GROUPS) {
-            if ((r = enter_cgroup_namespace(m)) < 0 || (r = say(p, STEP_CGROUP_NAMESPACE, 0)) < 0)
-                return r;
-        } else if (what == CHILD_VOLUME && fd >= 0 && volumes < ARRAY_SIZE(m->volumes)) {
+        int fd, r = hear(p, &what, &fd);
+        if (r < 0)
+            return r;
+        if (what == CHILD_VOLUME && fd >= 0 && volumes < ARRAY_SIZE(m->volumes)) {
             m->volumes[volumes++] = fd;
         } else {
             m->root = fd;
@@ -227,38 +253,46 @@ bool child_step_is_volumes(int step)
     return step == STEP_VOLUMES;
 }
 
-static int run_step(const struct child_plan *p, enum step step, struct received *m)
+static int run_step(const struct child_plan *p, enum step step, struct mounts *m)
 {
     switch (step) {
     case STEP_CLOSE:
         return close_foreign(p);
-    case STEP_ROOT:
-        return wait_for_root(p, m);
+    case STEP_PLACE:
+        return wait_for_place(p, m);
     case STEP_CGROUP_NAMESPACE:
         return enter_cgroup_namespace(m);
     case STEP_IDS:
         return become_root_inside();
-    case STEP_MOUNTS:
-        return child_mounts_make(p, m->root);
-    case STEP_NETWORK: /* while /proc/sys can be written */
-        return child_network_make(p, m->root);
-    case STEP_MASKS:
-        return child_mounts_mask(m->root);
-    case STEP_SEAL:
-        return child_mounts_seal(m->root);
-    case STEP_VOLUMES:
-        return child_mounts_volumes(p, m->root, m->volumes);
-    case STEP_PIVOT:
-        return child_mounts_pivot(m->root);
+    case STEP_STAGE:
+        return child_mounts_stage(p, &m->stage);
     case STEP_LOOPBACK:
         return loopback_up();
-    case STEP_HOSTNAME:
-        return sethostname(p->hostname, strlen(p->hostname)) < 0 ? -errno : 0;
+    case STEP_LINK: /* while /proc/sys can be written */
+        return child_network_link(p, m->stage);
+    case STEP_MASKS:
+        return child_mounts_mask(m->stage);
+    case STEP_SEAL:
+        return child_mounts_seal(m->stage, &m->settings);
     case STEP_KEYRING: /* kernels without keys have nothing to hide */
         return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS ? -errno : 0;
     case STEP_SIGNALS:
         (void)umask(022);
         return reset_signals();
+    case STEP_ROOT:
+        return wait_for_root(p, m);
+    case STEP_MOUNTS:
+        return child_mounts_place(p, m->stage, m->root);
+    case STEP_NETWORK:
+        return child_network_make(p, m->root);
+    case STEP_LIMITS:
+        return child_mounts_limit(m->settings);
+    case STEP_VOLUMES:
+        return child_mounts_volumes(p, m->root, m->volumes);
+    case STEP_PIVOT:
+        return child_mounts_pivot(m->root);
+    case STEP_HOSTNAME:
+        return sethostname(p->hostname, strlen(p->hostname)) < 0 ? -errno : 0;
     case STEP_DESCRIPTORS:
         return arrange_descriptors(p);
     case STEP_CAPABILITIES:
@@ -278,7 +312,7 @@ static int run_step(const struct child_plan *p, enum step step, struct received 
 
 _Noreturn void child_run(const struct child_plan *p)
 {
-    struct received mounts = {.root = -1};
+    struct mounts mounts = {.stage = -1, .settings = -1, .root = -1};
     (void)prctl(PR_SET_NAME, "silica-berth", 0, 0, 0); /* for who looks from the host */
     (void)say(p, CHILD_STEP_CLONE, 0);                 /* a keeper that is gone is noticed later */
     for (int step = 0; step < STEP_COUNT; step++) {

@@ -7,30 +7,35 @@
 
 struct eth0;
 
-/* Everything the child needs. The descriptors have to be there before the clone, the rest before it gets its
- * root: until then it waits, in the same memory (cloner.c). */
+/* Everything the child needs, in the order in which it has to be there: it waits, in the same memory
+ * (cloner.c). */
 struct child_plan {
-    int sync_fd; /* SOCK_SEQPACKET: mounts come in, the root's last; struct child_report goes out */
+    /* before the clone */
+    int sync_fd; /* SOCK_SEQPACKET: what follows the clone comes in; struct child_report goes out */
     int device_mounts[HOST_DEVICE_COUNT]; /* detached copies of the host's nodes */
     int agent_fd, http_fd, control_fd;
+
+    /* before CHILD_PLACE */
+    const struct eth0 *eth0;  /* NULL: it has none yet */
+    const char *cgroup_v1[4]; /* controllers to show in /sys/fs/cgroup; NULL ends the list */
+    bool cgroup_v2;           /* or the unified hierarchy */
+
+    /* before CHILD_ROOT */
     const char *hostname;
     const struct keeper_volume_mount *volumes; /* whose mounts come in on sync_fd before the root */
     size_t volume_count;
-    const char *resolv_conf;  /* NULL: there is no network but the loopback interface */
-    const struct eth0 *eth0;  /* NULL: it has none yet */
-    bool sidecar;             /* there is no eth0: connections out go to KEEPER_PORT_CATCHER */
-    uint64_t tmp_bytes;       /* size of /tmp and of /run each; 0: directories of the root */
-    const char *cgroup_v1[4]; /* controllers to show in /sys/fs/cgroup; NULL ends the list */
-    bool cgroup_v2;           /* or the unified hierarchy */
+    const char *resolv_conf; /* NULL: there is no network but the loopback interface */
+    bool sidecar;            /* there is no eth0: connections out go to KEEPER_PORT_CATCHER */
+    uint64_t tmp_bytes;      /* size of /tmp and of /run each; 0: directories of the root */
     const struct seccomp_program *filter;
     char *const *argv;
     char *const *envp;
 };
 
-/* What the keeper says on sync_fd, a byte each. The mounts come with a descriptor, volumes in the order of
- * the plan and the root last. CHILD_GROUPS may come first: it is in its groups, and has to say when it has
- * entered a namespace of them. */
-enum { CHILD_GROUPS = 'c', CHILD_VOLUME = 'v', CHILD_ROOT = 'r' };
+/* What the keeper says on sync_fd, a byte each. CHILD_GROUPS may come first: it is in its groups, and has to
+ * say when it has entered a namespace of them. CHILD_PLACE: ids, groups and link are there. The mounts come
+ * with a descriptor, volumes in the order of the plan and the root last. */
+enum { CHILD_GROUPS = 'c', CHILD_PLACE = 'p', CHILD_VOLUME = 'v', CHILD_ROOT = 'r' };
 enum { CHILD_TIMEOUT_MS = 10000 }; /* for each of its answers */
 enum { CHILD_STEP_CLONE = -1 };    /* before its own first step; without an error: it runs */
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* child_mounts.c: see child_mounts.h.
  *
+ * /proc, /sys and /dev are built on a stage, a small file system over the old root, and moved when the root
+ * is there: most of the work is done while nobody waits for it. Everything here calls the directory that
+ * these three are in `root`, whichever it is.
+ *
  * The image is not trusted: every target is opened beneath the new root without following links, and mounts
  * are attached to that descriptor, so a link at /proc or /dev is refused instead of followed. */
 #include "keeper/child_mounts.h"
@@ -176,17 +180,41 @@ static int make_tmp(const struct child_plan *p, int root)
     return r < 0 ? r : mount_fs(root, "run", "tmpfs", run, NSD);
 }
 
-int child_mounts_make(const struct child_plan *p, int root)
+/* On top of the old root, the one place of the host's tree a mapped id can always reach, and of what is there
+ * already. */
+static int cover_old_root(int mount_fd)
 {
-    /* on top of the old root, the one place of the host's tree a mapped id can always reach */
-    if (move_mount(root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        return -errno;
-    int r;
-    if ((r = mount_fs(root, "proc", "proc", "hidepid=invisible", ALL)) < 0 ||
-        (r = mount_fs(root, "sys", "sysfs", "", ALL | MOUNT_ATTR_RDONLY)) < 0 ||
-        (r = make_dev(p, root)) < 0 || (r = make_tmp(p, root)) < 0 || (r = make_sys_fs(p, root)) < 0)
+    return move_mount(mount_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static const char *const staged[] = {"proc", "sys", "dev"};
+
+int child_mounts_stage(const struct child_plan *p, int *ret_stage)
+{
+    auto_close int stage = make_fs("tmpfs", "size=4k,nr_inodes=8,mode=0755", ALL);
+    int r = stage < 0 ? stage : cover_old_root(stage);
+    if (r < 0)
         return r;
+    for (size_t i = 0; i < ARRAY_SIZE(staged); i++)
+        if (mkdirat(stage, staged[i], 0755) < 0)
+            return -errno;
+    if ((r = mount_fs(stage, "proc", "proc", "hidepid=invisible", ALL)) < 0 ||
+        (r = mount_fs(stage, "sys", "sysfs", "", ALL | MOUNT_ATTR_RDONLY)) < 0 ||
+        (r = make_dev(p, stage)) < 0 || (r = make_sys_fs(p, stage)) < 0)
+        return r;
+    *ret_stage = take_fd(stage);
     return 0;
+}
+
+int child_mounts_place(const struct child_plan *p, int stage, int root)
+{
+    int r = cover_old_root(root);
+    for (size_t i = 0; i < ARRAY_SIZE(staged) && r == 0; i++) {
+        auto_close int from = open_beneath(stage, staged[i], O_PATH | O_DIRECTORY);
+        auto_close int target = target_dir(root, staged[i]);
+        r = from < 0 ? from : target < 0 ? target : attach(from, target);
+    }
+    return r < 0 ? r : make_tmp(p, root);
 }
 
 /* A path is masked with /dev/null or an empty directory, whichever it is; missing ones need no mask. */
@@ -270,64 +298,55 @@ int child_mounts_mask(int root)
     return 0;
 }
 
-static int write_setting(int root, const char *path, const char *value)
+static int write_setting(int settings, const char *path, const char *value)
 {
-    auto_close int fd = open_beneath(root, path, O_WRONLY);
+    auto_close int fd = open_beneath(settings, path, O_WRONLY);
     if (fd < 0)
         return fd;
     return write(fd, value, strlen(value)) < 0 ? -errno : 0;
 }
 
-/* Section 14: limits of the namespaces themselves. */
-static int write_settings(int root)
+int child_mounts_limit(int settings)
 {
     static const char *const no_more[] = {"user", "pid", "net", "mnt", "ipc", "uts", "cgroup", "time"};
     for (size_t i = 0; i < ARRAY_SIZE(no_more); i++) {
         char path[64];
-        (void)snprintf(path, sizeof path, "proc/sys/user/max_%s_namespaces", no_more[i]);
-        int r = write_setting(root, path, "0");
+        (void)snprintf(path, sizeof path, "user/max_%s_namespaces", no_more[i]);
+        int r = write_setting(settings, path, "0");
         if (r < 0 && r != -ENOENT)
             return r;
     }
     /* instead of the capability for raw sockets */
-    int r = write_setting(root, "proc/sys/net/ipv4/ping_group_range", "0 65535");
+    int r = write_setting(settings, "net/ipv4/ping_group_range", "0 65535");
     if (r < 0 && r != -ENOENT)
         return r;
     /* per namespace only on newer kernels; elsewhere the tasks limit of the control group has to do */
-    (void)write_setting(root, "proc/sys/kernel/pid_max", "4096");
+    (void)write_setting(settings, "kernel/pid_max", "4096");
     return 0;
 }
 
-int child_mounts_seal(int root)
+int child_mounts_seal(int root, int *ret_settings)
 {
     static const char *const paths[] = {
         "proc/bus",           "proc/fs",     "proc/irq",           "proc/sys",
         "proc/sysrq-trigger", "proc/driver", "proc/dynamic_debug", "proc/pressure"};
-    int copies[ARRAY_SIZE(paths)], r = 0;
-    size_t made = 0;
-    /* all copies first: once the settings forbid new namespaces, a detached copy cannot be made any more */
-    for (; made < ARRAY_SIZE(paths) && r == 0; made++) {
-        auto_close int target = open_beneath(root, paths[made], O_PATH);
-        copies[made] = -1;
+    int settings = open_beneath(root, "proc/sys", O_PATH | O_DIRECTORY);
+    if (settings < 0)
+        return settings;
+    *ret_settings = settings;
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+        auto_close int target = open_beneath(root, paths[i], O_PATH);
         if (target == -ENOENT)
             continue;
-        r = target < 0 ? target : 0;
-        if (r == 0) {
-            copies[made] =
-                open_tree(target, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | AT_RECURSIVE | OPEN_TREE_CLOEXEC);
-            r = copies[made] < 0 ? -errno : set_attr(copies[made], ALL | MOUNT_ATTR_RDONLY);
-        }
+        if (target < 0)
+            return target;
+        auto_close int copy =
+            open_tree(target, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | AT_RECURSIVE | OPEN_TREE_CLOEXEC);
+        int r = copy < 0 ? -errno : set_attr(copy, ALL | MOUNT_ATTR_RDONLY);
+        if (r < 0 || (r = attach(copy, target)) < 0)
+            return r;
     }
-    if (r == 0)
-        r = write_settings(root);
-    for (size_t i = 0; i < made; i++) {
-        auto_close int copy = copies[i];
-        if (r < 0 || copy < 0)
-            continue;
-        auto_close int target = open_beneath(root, paths[i], O_PATH);
-        r = target < 0 ? target : attach(copy, target);
-    }
-    return r;
+    return 0;
 }
 
 /* Opens the directory at an absolute path, making what is missing of it, without following a link. */
@@ -367,8 +386,8 @@ int child_mounts_pivot(int root)
 {
     if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
         return -errno;
-    /* both roots are stacked now, the old one on top */
-    if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+    /* stacked now on the new root: the old one, and the stage on top */
+    if (umount2(".", MNT_DETACH) < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return -errno;
     return 0;
 }

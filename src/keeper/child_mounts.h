@@ -5,10 +5,15 @@
 
 #include "keeper/child.h"
 
-int child_mounts_make(const struct child_plan *p,
-                      int root); /* puts the root in place and everything of section 6 into it */
-int child_mounts_mask(int root); /* section 7: what must not be read */
-int child_mounts_seal(int root); /* writes the namespaces' settings, then makes kernel files read-only */
+/* Everything of section 6 but the root itself, on a stage; mask and seal want that, too. */
+int child_mounts_stage(const struct child_plan *p, int *ret_stage);
+int child_mounts_mask(int stage); /* section 7: what must not be read */
+/* Makes kernel files read-only. *ret_settings: a way to /proc/sys that still writes. */
+int child_mounts_seal(int stage, int *ret_settings);
+/* Puts the root in place, and what is on the stage into it. */
+int child_mounts_place(const struct child_plan *p, int stage, int root);
+/* Section 14: limits of the namespaces themselves. From then on no mount can be made, only moved. */
+int child_mounts_limit(int settings);
 /* mounts: as many as the plan has volumes, detached. */
 int child_mounts_volumes(const struct child_plan *p, int root, const int *mounts);
 int child_mounts_pivot(int root);

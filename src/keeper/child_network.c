@@ -12,12 +12,25 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <string.h>
+#include <sys/stat.h>
 
-/* Whatever the image has in its place is replaced, never followed. A full disk is no reason not to start. */
+static bool is_file_with(int dir, const char *name, const char *text)
+{
+    char found[1024];
+    struct stat st;
+    size_t n = strlen(text);
+    auto_close int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd >= 0 && n <= sizeof found && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           st.st_size == (off_t)n && read(fd, found, sizeof found) == (ssize_t)n &&
+           memcmp(found, text, n) == 0;
+}
+
+/* Whatever the image has in its place is replaced, never followed; a sandbox that wakes mostly has its own. A
+ * full disk is no reason not to start. */
 static void write_resolv_conf(int root, const char *text)
 {
     auto_close int etc = open_beneath(root, "etc", O_PATH | O_DIRECTORY);
-    if (etc < 0)
+    if (etc < 0 || is_file_with(etc, "resolv.conf", text))
         return;
     (void)unlinkat(etc, "resolv.conf", 0);
     auto_close int fd =
@@ -39,18 +52,15 @@ static int connect_sidecar(void)
     return nft_redirect_add(KEEPER_PORT_CATCHER);
 }
 
+int child_network_link(const struct child_plan *p, int stage)
+{
+    return p->eth0 ? eth0_connect(p->eth0, stage) : 0;
+}
+
 int child_network_make(const struct child_plan *p, int root)
 {
-    if (!p->resolv_conf)
-        return 0;
-    if (p->sidecar) {
-        int r = connect_sidecar();
-        if (r == 0)
-            write_resolv_conf(root, p->resolv_conf);
-        return r;
-    }
-    int r = p->eth0 ? eth0_connect(p->eth0, root) : 0;
-    if (r == 0)
+    int r = p->sidecar ? connect_sidecar() : 0;
+    if (r == 0 && p->resolv_conf)
         write_resolv_conf(root, p->resolv_conf);
     return r;
 }

@@ -4,5 +4,7 @@
 
 #include "keeper/child.h"
 
-/* Gives eth0 its address and the way out, and writes /etc/resolv.conf beneath root. System calls only. */
+/* System calls only, both of them. Gives eth0 its address and the way out; /proc is on the stage. */
+int child_network_link(const struct child_plan *p, int stage);
+/* Whatever else leads out, and /etc/resolv.conf beneath root. */
 int child_network_make(const struct child_plan *p, int root);

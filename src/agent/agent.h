@@ -76,6 +76,7 @@ struct agent {
 
     int64_t command_timeout_ms; /* -1: none */
     bool sandbox;               /* PID 1 of a sandbox, started by the keeper */
+    bool soon;                  /* ... because somebody has woken it */
     bool legacy_03;             /* the client showed a sign of release 0.3 */
     bool version_asked;         /* the client is newer than that */
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c: silica-agent: PID 1 of a sandbox, or a plain program that serves the same protocol.
  *
- *     silica-agent --sandbox                          started by the keeper, sockets inherited (control.h)
+ *     silica-agent --sandbox [--soon]                 started by the keeper, sockets inherited (control.h);
+ *                                                     soon: somebody waits for it
  *     silica-agent [--listen HOST:PORT] [CMD ARG...]  plain program; CMD is started beside it */
 #include "agent/agent.h"
 #include "agent/cloudflared.h"
@@ -448,6 +449,8 @@ int main(int argc, char **argv)
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (strcmp(argv[i], "--sandbox") == 0)
             p->agent.sandbox = true;
+        else if (strcmp(argv[i], "--soon") == 0)
+            p->agent.soon = true;
         else if (strcmp(argv[i], "--listen") == 0 && i + 1 < argc)
             p->listen = argv[++i];
         else if (strcmp(argv[i], "--") == 0) {

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <string.h>
 
-/* A sandbox that somebody waits for is owned at once: its first command finds the processor free. */
+/* A new sandbox that somebody waits for is owned at once: its first command finds the processor free. */
 enum { PREPARE_MS = 20, KEEP_MS = 1000 };
 
 struct spare_shell {
@@ -83,7 +83,10 @@ void spare_shell_prepare(struct agent *a)
     if (!a->spare_shell)
         return;
     a->spare_shell->agent = a;
-    loop_timer_start(a->loop, &a->spare_shell->timer, PREPARE_MS, start);
+    if (a->soon)
+        start(&a->spare_shell->timer);
+    else
+        loop_timer_start(a->loop, &a->spare_shell->timer, PREPARE_MS, start);
 }
 
 void spare_shell_owned(struct agent *a)

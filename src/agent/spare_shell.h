@@ -3,7 +3,7 @@
  *
  * The first command of a new sandbox spends most of its time starting bash. A prepared sandbox has time, so
  * it starts one; the first session whose shell would have the same environment and directory takes it over.
- */
+ * One that is woken has none, but starts bash while the keeper is still busy with it. */
 #pragma once
 
 #include "agent/shell.h"

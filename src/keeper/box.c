@@ -317,6 +317,7 @@ static int build_submit(struct box *b, struct error *reterr)
     job->spec.limits = b->row.limits;
     job->spec.network = b->network;
     job->spec.sidecar = b->sidecar;
+    job->spec.owned = true;
     job->spec.terms = b->terms;
     memcpy(job->spec.image, b->row.image, sizeof job->spec.image);
     memcpy(job->hostname, b->current->request.hostname, sizeof job->hostname);

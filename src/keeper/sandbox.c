@@ -132,6 +132,7 @@ static int step_limits(struct build *b, struct error *reterr)
 static int step_child(struct build *b, struct error *reterr)
 {
     static char *argv[] = {"silica-agent", "--sandbox", NULL};
+    static char *argv_soon[] = {"silica-agent", "--sandbox", "--soon", NULL};
     static char home[] = "HOME=/root", user[] = "USER=root",
                 path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     struct child_plan *c = &b->berth->child;
@@ -147,7 +148,7 @@ static int step_child(struct build *b, struct error *reterr)
     if (b->workdir)
         b->envp[n++] = b->workdir;
     b->envp[n] = NULL;
-    c->argv = argv;
+    c->argv = b->sb->spec.owned && !b->sb->spec.fresh_disk ? argv_soon : argv; /* whoever wakes it, uses it */
     c->envp = b->envp;
     c->hostname = b->sb->spec.hostname && b->sb->spec.hostname[0] ? b->sb->spec.hostname : "sandbox";
     c->volumes = b->sb->spec.volumes;
@@ -155,7 +156,6 @@ static int step_child(struct build *b, struct error *reterr)
         c->volume_count++;
     if (b->sb->spec.network) {
         c->resolv_conf = network_resolv_conf(b->env->network);
-        c->eth0 = &b->berth->eth0;
     } else if (b->env->network && !b->sb->spec.sidecar) {
         c->resolv_conf = network_resolv_conf(b->env->network); /* it may get its link later */
     } else if (b->sb->spec.sidecar) {
@@ -167,12 +167,29 @@ static int step_child(struct build *b, struct error *reterr)
      * disk */
     bool plain = strcmp(b->sb->spec.image, b->image.bottom) == 0;
     c->tmp_bytes = plain ? b->sb->spec.limits.memory_bytes / 4 : 0;
-    size_t v1 = 0;
-    static const enum cgroup_controller shown[] = {CGROUP_MEMORY, CGROUP_CPU, CGROUP_PIDS};
-    for (size_t i = 0; i < ARRAY_SIZE(shown); i++)
-        if (cgroup_version_of(b->env->cgroups, shown[i]) == CGROUP_V1)
-            c->cgroup_v1[v1++] = cgroup_controller_name(shown[i]);
-    c->cgroup_v2 = v1 == 0;
+    return 0;
+}
+
+/* The first process has something to say, or is gone: err. Gone with something unread on the channel, it
+ * makes the kernel say so before its own last words. */
+static int child_failed(struct build *b, int err, struct error *reterr)
+{
+    struct child_report report;
+    ssize_t n = recv(b->berth->sync[0], &report, sizeof report, MSG_DONTWAIT);
+    if (n < 0)
+        n = recv(b->berth->sync[0], &report, sizeof report, MSG_DONTWAIT);
+    if (n != (ssize_t)sizeof report || report.err <= 0)
+        return error_sys(reterr, err, "the sandbox's first process failed");
+    if (child_step_is_volumes(report.step))
+        return error_set(reterr, ENOTBLK, "a volume cannot be mounted at its path: %s",
+                         report.err == ELOOP ? "a part of it is a symbolic link" : strerror(report.err));
+    return error_sys(reterr, report.err, "inside the sandbox: %s", child_step_name(report.step));
+}
+
+static int tell_child(struct build *b, char what, int mount_fd, struct error *reterr)
+{
+    if (socket_send_fd(b->berth->sync[0], &what, 1, mount_fd) < 0)
+        return child_failed(b, errno, reterr);
     return 0;
 }
 
@@ -186,10 +203,10 @@ static int step_volumes(struct build *b, struct error *reterr)
         int r = volume_mount(b->env->volumes, v->name, v->read_only, b->berth->userns, &mnt, &dev, reterr);
         if (r == 0)
             r = cgroup_limit_io(b->sb->cgroup, &b->sb->spec.limits, dev, reterr);
+        if (r == 0)
+            r = tell_child(b, CHILD_VOLUME, mnt, reterr);
         if (r < 0)
             return r;
-        if (socket_send_fd(b->berth->sync[0], &(char){CHILD_VOLUME}, 1, mnt) < 0)
-            return error_sys(reterr, errno, "hand over a volume");
     }
     return 0;
 }
@@ -204,11 +221,7 @@ static int step_root(struct build *b, struct error *reterr)
     if (r == 0)
         r = rootfs_make(b->sb->spec.slot, &b->image, disk, b->berth->userns,
                         sandbox_uid(b->env, b->sb->spec.slot), &root, reterr);
-    if (r < 0)
-        return r;
-    if (socket_send_fd(b->berth->sync[0], &(char){CHILD_ROOT}, 1, root) < 0)
-        return error_sys(reterr, errno, "hand over the root file system");
-    return 0;
+    return r < 0 ? r : tell_child(b, CHILD_ROOT, root, reterr);
 }
 
 static void undo_root(struct build *b)
@@ -221,21 +234,12 @@ static void undo_root(struct build *b)
 /* End of file on the start-up channel is the exec of the agent; anything else is the step that failed. */
 static int step_exec(struct build *b, struct error *reterr)
 {
-    struct child_report report;
+    char c;
     struct pollfd p = {.fd = b->berth->sync[0], .events = POLLIN};
     if (poll(&p, 1, CHILD_TIMEOUT_MS) <= 0)
         return error_set(reterr, ETIMEDOUT, "the sandbox's first process does not get on");
-    ssize_t n = recv(b->berth->sync[0], &report, sizeof report, MSG_DONTWAIT);
-    if (n == 0)
-        return 0;
-    if (n < 0) /* it died with something on the channel that it had not read */
-        return error_sys(reterr, errno, "hear of the sandbox's first process");
-    if (n != (ssize_t)sizeof report || report.err <= 0)
-        return error_set(reterr, EIO, "the sandbox's first process failed");
-    if (child_step_is_volumes(report.step))
-        return error_set(reterr, ENOTBLK, "a volume cannot be mounted at its path: %s",
-                         report.err == ELOOP ? "a part of it is a symbolic link" : strerror(report.err));
-    return error_sys(reterr, report.err, "inside the sandbox: %s", child_step_name(report.step));
+    ssize_t n = recv(b->berth->sync[0], &c, 1, MSG_DONTWAIT | MSG_PEEK);
+    return n == 0 ? 0 : child_failed(b, n < 0 ? errno : EIO, reterr);
 }
 
 static int step_control(struct build *b, struct error *reterr)
@@ -263,7 +267,7 @@ static int step_posture(struct build *b, struct error *reterr)
 
 static int step_record(struct build *b, struct error *reterr)
 {
-    return sandbox_record(b->berth->slot_dir, b->sb, reterr);
+    return b->sb->spec.owned ? 0 : sandbox_record(b->berth->slot_dir, b->sb, reterr);
 }
 
 static const struct step {

@@ -42,6 +42,7 @@ struct sandbox_spec {
     struct network_terms terms;                /* with network */
     bool ipv6;                                 /* likewise: its link has an IPv6 address */
     bool sidecar; /* ... and with this, every connection out of it ends at KEEPER_PORT_CATCHER */
+    bool owned;   /* it is claimed at once, and has no record until then */
 };
 
 struct sandbox {

@@ -171,8 +171,8 @@ int sandbox_claim(struct keeper_env *env, struct sandbox *sb, const char *id, in
     if (r < 0)
         return r;
     (void)snprintf(sb->id, sizeof sb->id, "%s", id);
-    r = sandbox_record(dir, sb, reterr);
-    return r < 0 ? r : control_send(sb, CONTROL_BOOT, env_fd, reterr);
+    r = control_send(sb, CONTROL_BOOT, env_fd, reterr); /* first: it has something to do meanwhile */
+    return r < 0 ? r : sandbox_record(dir, sb, reterr);
 }
 
 int sandbox_connect(struct keeper_env *env, const struct sandbox *sb, int *ret_fd, struct error *reterr)

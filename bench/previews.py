@@ -72,14 +72,18 @@ def exposed(host, daemon):
     return daemon.port, urllib.parse.urlsplit(r.json["url"]).netloc
 
 
-def same_weight(host, daemon, pid):
-    """Moves a process into the cpu group of the service in the sandbox, so that a busy machine slows both services alike."""
+def service_inside(host, daemon):
+    """The service in the sandbox: its pid, its groups."""
     def comm(p):
         with open(f"/proc/{p}/comm") as f:
             return f.read().strip()
 
-    groups = next(g for p, g in host.silica.sandbox_processes(daemon).items() if comm(p) == "web")
-    for line in groups.splitlines():
+    return next((p, g) for p, g in host.silica.sandbox_processes(daemon).items() if comm(p) == "web")
+
+
+def same_weight(host, daemon, pid):
+    """Moves a process into the cpu group of the service in the sandbox, so that a busy machine slows both services alike."""
+    for line in service_inside(host, daemon)[1].splitlines():
         _, controllers, path = line.split(":", 2)
         if "cpu" in controllers.split(","):
             mounts = [m.split() for m in open("/proc/self/mountinfo") if " - cgroup " in m and "cpu" in m.split()[-1].split(",")]
@@ -89,8 +93,9 @@ def same_weight(host, daemon, pid):
     host.report.note("the services could not be given the same cpu weight")
 
 
-def web(*words):
-    r = subprocess.run([WEB, *map(str, words)], capture_output=True, text=True, timeout=120)
+def web(*words, cpus=None):
+    place = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
+    r = subprocess.run([WEB, *map(str, words)], capture_output=True, text=True, timeout=120, preexec_fn=place)
     if r.returncode != 0:
         raise RuntimeError(f"web {' '.join(map(str, words))}: {r.stderr.strip()}")
     count, elapsed, p50, p99 = map(int, r.stdout.split())
@@ -105,6 +110,26 @@ def interleaved(doors, rounds, measure):
         for name in names[i % len(names):] + names[:i % len(names)]:
             seen[name].append(measure(*doors[name]))
     return {name: tuple(statistics.median(v[k] for v in values) for k in range(3)) for name, values in seen.items()}
+
+
+def echoes(host, doors, services):
+    """A message there and back. Where client and service happen to share a cpu, nobody has to be woken on another one, which is most
+    of the time that a message takes otherwise, and whether they do changes from run to run. So once wherever the kernel puts them, to look at,
+    and once apart, as the two are when they are two machines, to compare."""
+    rows = []
+    cpus = sorted(os.sched_getaffinity(0))
+    for size in (64, 16384):
+        for where, client, service in (("anywhere", cpus, cpus), ("apart", cpus[:1], cpus[1:])):
+            if not service:
+                continue
+            for pid in services:
+                os.sched_setaffinity(pid, service)
+            result = interleaved(doors, host.amount(7, 3), lambda port, name: web("echo", port, name, size, host.amount(20000, 3000), cpus=client))
+            for name, (_, p50, p99) in result.items():
+                rows.append([f"{size} bytes, {where}, {name}", p50, p99, p50 / result["direct"][1]])
+            if where == "apart":
+                host.report.target(f"WebSocket echo of {size} bytes / direct, client and service apart, p50", result["silica"][1] / result["direct"][1], 1.2, "x")
+    host.report.table("Echo through an upgraded connection, one message at a time", ["", "p50 µs", "p99 µs", "x direct"], rows)
 
 
 def previews(host):
@@ -130,12 +155,6 @@ def previews(host):
             report.target(f"preview requests/s at {connections} connections / nginx", result["silica"][0] / result["nginx"][0], 1.0, "x", True)
             report.target(f"preview p99 at {connections} connections / nginx", result["silica"][2] / result["nginx"][2], 1.0, "x")
         report.table("Requests of 1 KiB", ["", "requests/s", "x nginx", "p50 µs", "p99 µs"], rows)
-        rows = []
-        for size in (64, 16384):
-            result = interleaved(doors, host.amount(7, 3), lambda port, name: web("echo", port, name, size, host.amount(20000, 3000)))
-            for name, (_, p50, p99) in result.items():
-                rows.append([f"{size} bytes, {name}", p50, p99, p50 / result["direct"][1]])
-            report.target(f"WebSocket echo of {size} bytes / direct, p50", result["silica"][1] / result["direct"][1], 1.2, "x")
-        report.table("Echo through an upgraded connection, one message at a time", ["", "p50 µs", "p99 µs", "x direct"], rows)
+        echoes(host, doors, (pid, service_inside(host, daemon)[0]))
     finally:
         daemon.destroy("web")

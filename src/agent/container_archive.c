@@ -155,7 +155,7 @@ static void body_end(struct http_request *req, int err)
     feed_flush(x);
 }
 
-static const struct http_body_sink body_sink = {body_data, body_end};
+static const struct http_body_sink body_sink = {.on_data = body_data, .on_end = body_end};
 
 /* ------------------------------------------------------------------ out */
 

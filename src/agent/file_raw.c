@@ -209,7 +209,7 @@ static int mode_of(const struct http_request *req)
 
 void route_file_put(struct agent *a, struct http_request *req, struct route_call *call)
 {
-    static const struct http_body_sink sink = {upload_data, upload_end};
+    static const struct http_body_sink sink = {.on_data = upload_data, .on_end = upload_end};
     char path[PATH_MAX];
     (void)a;
     (void)call;

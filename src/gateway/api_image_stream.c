@@ -226,7 +226,7 @@ static void import_end(struct http_request *req, int err)
 
 static void import_stream(struct image_op *op, int fd)
 {
-    static const struct http_body_sink sink = {import_data, import_end};
+    static const struct http_body_sink sink = {.on_data = import_data, .on_end = import_end};
     struct image_stream *s = container_of(op, struct image_stream, op);
     int r = loop_add(s->g->loop, &s->source, fd, 0, import_ready);
     if (r < 0) {

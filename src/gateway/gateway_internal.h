@@ -11,6 +11,7 @@
 #include "gateway/metrics.h"
 #include "gateway/volumes.h"
 #include "net/http.h"
+#include "net/mover.h"
 
 #ifndef SILICA_VERSION
 #define SILICA_VERSION "0.1.0"
@@ -31,6 +32,7 @@ struct gateway {
     size_t shared_bytes;
     struct events *events;
     struct metrics metrics;
+    struct mover mover; /* for uploads */
     struct http_server *server;
     struct ports *ports;
     struct docker *docker;

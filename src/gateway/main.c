@@ -252,6 +252,7 @@ static int gateway_open(struct gateway *g, struct error *reterr)
     if ((r = read_shared(g, reterr)) < 0)
         return r;
     if ((r = confine(config, reterr)) < 0 || (r = loop_new(&g->loop, reterr)) < 0 ||
+        (r = mover_init(&g->mover, reterr)) < 0 ||
         (r = loop_signal(g->loop, SIGTERM, terminate, g, reterr)) < 0 ||
         (r = keeper_link_new(g->loop, config->keeper_fd, &link_ops, &g->link, reterr)) < 0 ||
         (r = networks_new(g->loop, g->link, &g->networks, reterr)) < 0 ||
@@ -288,12 +289,13 @@ static void gateway_close(struct gateway *g)
     images_free(g->images);
     free(g->shared);
     auth_free(g->auth);
+    mover_done(&g->mover);
     loop_free(g->loop);
 }
 
 int gateway_main(const struct gateway_config *config)
 {
-    struct gateway g = {.config = config};
+    struct gateway g = {.config = config, .mover = {-1, -1}};
     struct error e;
 
     log_rename("gateway");

@@ -275,6 +275,20 @@ static void body_data(struct http_request *req, const char *data, size_t n)
         http_request_read_pause(req);
 }
 
+static ssize_t body_move(struct http_request *req, int fd, uint64_t max)
+{
+    struct proxy *p = req->user;
+    bool full;
+    ssize_t n = http_client_move(p->client, &p->g->mover, fd, max, &full);
+    if (n > 0) {
+        p->touched = true;
+        p->g->metrics.bytes_to_agents += (uint64_t)n;
+        if (full)
+            http_request_read_pause(req);
+    }
+    return n;
+}
+
 static void body_end(struct http_request *req, int err)
 {
     struct proxy *p = req->user;
@@ -301,7 +315,8 @@ static void body_collected(struct http_request *req, struct buf *body, int err)
     try_send(p);
 }
 
-static const struct http_body_sink body_sink = {.on_data = body_data, .on_end = body_end};
+static const struct http_body_sink body_sink = {
+    .on_data = body_data, .on_end = body_end, .on_move = body_move};
 
 static const struct http_client_ops agent_ops = {
     .on_head = agent_head,

@@ -136,6 +136,10 @@ void http_request_cut(struct http_request *req);
 struct http_body_sink {
     void (*on_data)(struct http_request *req, const char *data, size_t n);
     void (*on_end)(struct http_request *req, int err);
+    /* May be NULL. Takes up to max bytes of a long body from the socket itself: how many, 0 at its end,
+     * -EAGAIN when there is nothing, -EOPNOTSUPP to get the next piece by on_data, another -errno when the
+     * socket failed. */
+    ssize_t (*on_move)(struct http_request *req, int fd, uint64_t max);
 };
 void http_request_read_start(struct http_request *req, uint64_t max_bytes, const struct http_body_sink *sink);
 void http_request_read_pause(struct http_request *req);
@@ -180,6 +184,7 @@ bool sse_event(struct http_request *req, const char *id, const char *json, size_
 /* ------------------------------------------------------------------ client */
 
 struct http_client;
+struct mover;
 
 struct http_client_ops {
     /* Final response head (1xx are swallowed, except 101 which is final and ends the exchange with upgraded).
@@ -206,8 +211,10 @@ int http_client_send(struct http_client *c, const char *method, const char *targ
                      const struct http_header *headers, size_t count, int64_t content_length,
                      const struct http_client_ops *ops);
 bool http_client_write(struct http_client *c, const void *data, size_t n); /* false: wait for on_drain */
-void http_client_finish(struct http_client *c);                            /* request body complete */
-void http_client_pause(struct http_client *c);                             /* response back pressure */
+/* The same with bytes that are still in a socket, see on_move. *ret_full: wait for on_drain. */
+ssize_t http_client_move(struct http_client *c, struct mover *m, int from, uint64_t max, bool *ret_full);
+void http_client_finish(struct http_client *c); /* request body complete */
+void http_client_pause(struct http_client *c);  /* response back pressure */
 void http_client_resume(struct http_client *c);
 bool http_client_reusable(const struct http_client *c); /* idle, keep-alive, nothing unread */
 int http_client_take_fd(struct http_client *c,

@@ -8,6 +8,7 @@
  * failure is reported. Callbacks are made from events only, never from inside a call. The memory stays until
  * the last event handler on the stack has returned, so every callback may free the client. */
 #include "net/http_parse.h"
+#include "net/mover.h"
 #include "net/outq.h"
 
 #include <errno.h>
@@ -307,6 +308,25 @@ bool http_client_write(struct http_client *c, const void *data, size_t n)
         return false;
     }
     return true;
+}
+
+ssize_t http_client_move(struct http_client *c, struct mover *m, int from, uint64_t max, bool *ret_full)
+{
+    *ret_full = false;
+    if ((c->state != HEAD && c->state != BODY) || c->sent || c->failure || c->chunked || max > c->body_left ||
+        !outq_empty(&c->out) || c->out.blocked)
+        return -EOPNOTSUPP;
+    int err;
+    ssize_t n = mover_move(m, from, &c->out, c->fd, max, &err);
+    if (n <= 0)
+        return n == -EINVAL ? -EOPNOTSUPP : n;
+    c->body_left -= (uint64_t)n;
+    if (err < 0)
+        send_failed(c, err);
+    if (err < 0 || !outq_empty(&c->out))
+        client_touch(c);
+    *ret_full = c->drain_wanted = !outq_empty(&c->out);
+    return n;
 }
 
 void http_client_finish(struct http_client *c)

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+enum { MOVE_MIN = 64 * 1024 };
+
 static void conn_parse(struct conn *c, const char *data, size_t n);
 static void conn_settle(struct conn *c);
 
@@ -416,9 +418,38 @@ static void conn_eof(struct conn *c)
         c->closing = true;
 }
 
+/* A long body of known length need not come through our memory. */
+static bool body_moves(const struct conn *c)
+{
+    return c->input == INPUT_BODY && c->active && c->reading && c->sink.on_move &&
+           c->parser.framing == HTTP_FRAMING_LENGTH && c->parser.left >= MOVE_MIN && !buf_len(&c->in) &&
+           c->parser.left <= c->body_max - c->body_got;
+}
+
+static ssize_t conn_move(struct conn *c)
+{
+    ssize_t n = c->sink.on_move(&c->req, c->source.fd, c->parser.left);
+    if (n > 0) {
+        c->parser.left -= (uint64_t)n;
+        c->body_got += (uint64_t)n;
+        c->window_got += (uint64_t)n;
+        conn_parse(c, NULL, 0); /* it may have been the end */
+    } else if (n == 0) {
+        conn_eof(c);
+    } else if (n != -EAGAIN && n != -EOPNOTSUPP) {
+        conn_gone(c);
+    }
+    return n;
+}
+
 /* True when there may be more. */
 static bool conn_receive(struct conn *c)
 {
+    if (body_moves(c)) {
+        ssize_t moved = conn_move(c);
+        if (moved != -EOPNOTSUPP)
+            return moved > 0;
+    }
     char *scratch = loop_scratch(c->server->loop);
     ssize_t n = recv(c->source.fd, scratch, LOOP_SCRATCH, MSG_DONTWAIT);
     if (n == 0) {

@@ -73,7 +73,7 @@ static void collect_end(struct http_request *req, int err)
 void http_request_collect(struct http_request *req, uint64_t max_bytes,
                           void (*done)(struct http_request *req, struct buf *body, int err))
 {
-    static const struct http_body_sink sink = {collect_data, collect_end};
+    static const struct http_body_sink sink = {.on_data = collect_data, .on_end = collect_end};
     conn_of(req)->collected = done;
     http_request_read_start(req, max_bytes, &sink);
 }

@@ -91,6 +91,15 @@ def test_api_over_tls(tls):
     c.close()
 
 
+def test_upload_over_tls(tls):
+    data = os.urandom(5 << 20)
+    c = http.client.HTTPSConnection("localhost", tls.tls_port, context=ssl.create_default_context(cafile=tls.api), timeout=60)
+    c.request("PUT", "/v1/sandbox/demo/file/workspace/f", data, {"Authorization": f"Bearer {TOKEN}"})
+    assert c.getresponse().status in (200, 201, 204)
+    c.close()
+    assert tls.out("demo", "sha256sum < /workspace/f").split()[0] == hashlib.sha256(data).hexdigest()
+
+
 def test_certificate_by_name(tls):
     api, box = fingerprint(tls.api), fingerprint(tls.box)
     assert tls.shown("localhost") == api and tls.shown("api.example.test") == api

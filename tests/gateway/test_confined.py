@@ -64,13 +64,16 @@ def test_limits(confined):
 
 def test_descriptors(confined):
     """Nothing came along with the fork but what was configured."""
-    kinds = []
+    kinds, pipes = [], []
     for fd in os.listdir(f"/proc/{confined.pid}/fd"):
         target = os.readlink(f"/proc/{confined.pid}/fd/{fd}")
         if int(fd) == 0:
             assert target == "/dev/null"
+        elif target.startswith("pipe:") and int(fd) > 2:
+            pipes.append(target)
         elif int(fd) > 2:
             kinds.append(target.split(":")[0])
     allowed = {"socket", "anon_inode", confined.directory, f"{confined.directory}/state.db",
                f"{confined.directory}/state.db-wal", "/dev/null"}
     assert set(kinds) <= allowed, kinds
+    assert len(pipes) == 2 and len(set(pipes)) == 1, pipes  # its own, for uploads: both ends are here

@@ -3,8 +3,10 @@
 import concurrent.futures
 import http.client
 import json
+import os
 import re
 import socket
+import threading
 
 import pytest
 from conftest import AUTH, DEADLINE, TOKEN, hang_up, read_until_quiet, until
@@ -369,6 +371,25 @@ def test_large_uploads_in_flat_memory(gateway):
     a = gateway.api("heavy", "x", method="POST", body=pieces())
     assert a.json()["bodyLength"] == 256 * MiB
     assert peak - before < 16 * MiB
+
+
+@pytest.mark.parametrize("path", ["x", "slowread?ms=300"])
+def test_an_upload_of_known_length_and_what_follows(gateway, path):
+    """The body passes through the kernel; the next request on the connection begins right behind it."""
+    body, more = os.urandom(MiB) * 24, b"hello"
+    before = gateway.memory()
+    with gateway.connect() as s:
+        head = f"POST /v1/sandbox/heavy/api/%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: %d\r\n%s\r\n"
+        sender = threading.Thread(target=s.sendall, args=((head % (path, len(body), "")).encode() + body +
+                                                          (head % ("echo", len(more), "Connection: close\r\n")).encode() + more,))
+        sender.start()
+        answers = b""
+        while piece := s.recv(65536):
+            answers += piece
+            assert gateway.memory() - before < 16 * MiB
+        sender.join()
+    assert answers.count(b"HTTP/1.1 200") == 2 and b'"body":"hello"' in answers, answers
+    assert f'"bodyLength":{len(body)}'.encode() in answers
 
 
 @pytest.mark.parametrize("path", ["big", "bigchunked"])

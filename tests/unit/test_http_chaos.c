@@ -86,7 +86,7 @@ static void begin_stream(struct job *j)
 /* One lot for one request. */
 static void act(struct job *j)
 {
-    static const struct http_body_sink sink = {on_data, on_end};
+    static const struct http_body_sink sink = {.on_data = on_data, .on_end = on_end};
     static char text[40000];
     struct http_request *req = j->req;
     switch (draw(12)) {

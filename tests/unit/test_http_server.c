@@ -42,7 +42,7 @@ static void on_end(struct http_request *req, int err)
         http_respond(req, 200, "text/plain", "read", 4);
 }
 
-static const struct http_body_sink sink = {on_data, on_end};
+static const struct http_body_sink sink = {.on_data = on_data, .on_end = on_end};
 
 static void on_collected(struct http_request *req, struct buf *body, int err)
 {

@@ -128,6 +128,7 @@ static void put(struct ws *w, enum ws_opcode opcode, const void *data, size_t n)
         loop_defer(w->config.loop, &w->later, run_later);
     } else if (!outq_empty(&w->out)) {
         loop_mod(w->config.loop, &w->source, w->source.events | EPOLLOUT);
+        w->drain_wanted |= !ws_has_room(w); /* also if it was a pong of ours that took the last room */
     }
 }
 
@@ -140,10 +141,7 @@ bool ws_send(struct ws *w, enum ws_opcode opcode, const void *data, size_t n)
 {
     if (w->state == OPEN)
         put(w, opcode, data, n);
-    if (ws_has_room(w))
-        return true;
-    w->drain_wanted = true;
-    return false;
+    return ws_has_room(w);
 }
 
 static void put_close(struct ws *w, int code, const char *reason)

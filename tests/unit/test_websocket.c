@@ -420,6 +420,35 @@ TEST(back_pressure_both_ways)
     pair_close(&p);
 }
 
+/* How many of the smallest messages the server takes until it has no room; at most `max`. */
+static size_t send_small(struct pair *p, size_t max)
+{
+    size_t n = 0;
+    while (n < max && ws_send(p->server.ws, WS_BINARY, "x", 1))
+        n++;
+    return n;
+}
+
+TEST(a_pong_that_takes_the_last_room_is_waited_for)
+{
+    struct pair p;
+    pair_open(&p, true);
+    size_t all = send_small(&p, SIZE_MAX);
+    pair_close(&p);
+    pair_open(&p, true);
+    CHECK_INT(send_small(&p, all), all); /* the next one would be too many */
+    CHECK(ws_has_room(p.server.ws));
+    unsigned char ping[WS_HEADER_MAX + 100], mask[4] = {1, 2, 3, 4};
+    size_t head = ws_header(ping, WS_PING, true, 100, mask);
+    ws_mask((char *)ping + head, (char[100]){0}, 100, mask, 0);
+    CHECK_INT(write(p.raw, ping, head + 100), head + 100);
+    RUN_UNTIL(&p, !ws_has_room(p.server.ws));
+    CHECK_INT(p.server.drained, 0);
+    char rest[65536];
+    RUN_UNTIL(&p, read(p.raw, rest, sizeof rest) != 0 && p.server.drained);
+    pair_close(&p);
+}
+
 TEST(closing_handshake)
 {
     struct pair p;

@@ -18,10 +18,12 @@ GCC = ["-std=gnu17", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wshadow", "-I
 MUSL = ["-static", "-idirafter", "/usr/include", "-idirafter", f"/usr/include/{os.uname().machine}-linux-gnu"]
 PROGRAMS = {
     "client": ["gcc", *GCC, "-pthread"], "limit": ["musl-gcc", *GCC, *MUSL], "true": ["musl-gcc", *GCC, *MUSL],
-    "web": ["musl-gcc", *GCC, *MUSL],
+    "web": ["musl-gcc", *GCC, *MUSL], "yardstick": ["gcc", *GCC],
 }
 SOURCES = {"client": ["client.c", "step.c", "http.c", "step.h", "http.h"], "limit": ["limit.c"], "true": ["true.c"],
-           "web": ["web.c"]}
+           "web": ["web.c"], "yardstick": ["yardstick.c"]}
+# What yardstick.c says, in microseconds, on the machine that the targets were set on.
+REFERENCE = {"exec": 130, "same": 10, "other": 60}
 
 
 def images_dir():
@@ -131,7 +133,7 @@ class Report:
     """Prints as it goes; keeps everything for --json."""
 
     def __init__(self):
-        self.data = {"machine": machine(), "tables": [], "targets": []}
+        self.data = {"machine": machine(), "yardstick": [], "tables": [], "targets": []}
         self.broken = []
 
     def heading(self, text):
@@ -139,6 +141,15 @@ class Report:
 
     def note(self, text):
         print(f"   {text}", flush=True)
+
+    def yardstick(self, when):
+        """How fast the machine is just now: absolute times mean little without it."""
+        text = subprocess.run([os.path.join(OUT, "yardstick"), os.path.join(OUT, "true")], check=True, capture_output=True, text=True).stdout
+        now = {name: float(us) for name, us in (line.split() for line in text.splitlines())}
+        self.data["yardstick"].append({"when": when, **now})
+        words = {"exec": "start of a static program", "same": "round trip to a process on the same cpu", "other": "on another cpu"}
+        self.note(f"the machine {when}: " + ", ".join(f"{words[name]} {us:.0f} us ({us / REFERENCE[name]:.1f} x the machine of the targets)"
+                                                      for name, us in now.items()))
 
     def table(self, title, columns, rows):
         self.data["tables"].append({"title": title, "columns": columns, "rows": rows})

@@ -103,16 +103,27 @@ static int step_clone(struct berth *b, struct error *reterr)
     return r < 0 ? error_sys(reterr, -r, "read the start time") : 0;
 }
 
+static void end_child(int pidfd)
+{
+    if (pidfd < 0)
+        return;
+    (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+    while (waitid(P_PIDFD, (id_t)pidfd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR)
+        ;
+}
+
+/* A child that is still being born cannot be killed, but hears that nobody is left to talk to, and ends. The
+ * thread that waits for that may still use its end of the line. */
 static void undo_clone(struct berth *b)
 {
-    if (b->pidfd >= 0) {
-        (void)syscall(SYS_pidfd_send_signal, b->pidfd, SIGKILL, NULL, 0);
-        while (waitid(P_PIDFD, (id_t)b->pidfd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR)
-            ;
-    }
-    cloner_finish(&b->cloner);
-    close_fd(&b->pidfd);
     close_fd(&b->sync[0]);
+    end_child(b->pidfd);
+    cloner_finish(&b->cloner);
+    if (b->pidfd < 0) {
+        b->pidfd = b->cloner.pidfd;
+        end_child(b->pidfd);
+    }
+    close_fd(&b->pidfd);
     close_fd(&b->sync[1]);
 }
 
@@ -157,7 +168,8 @@ static int step_lower(struct berth *b, struct error *reterr)
         return 0;
     struct child_report report;
     struct pollfd p = {.fd = b->sync[0], .events = POLLIN};
-    if (socket_send_fd(b->sync[0], &(char){CHILD_GROUPS}, 1, -1) < 0 || poll(&p, 1, CHILD_TIMEOUT_MS) <= 0 ||
+    if (socket_send_fd(b->sync[0], &(char){CHILD_GROUPS}, 1, -1) < 0 ||
+        poll_patiently(&p, 1, CHILD_TIMEOUT_MS) <= 0 ||
         recv(b->sync[0], &report, sizeof report, MSG_DONTWAIT) != (ssize_t)sizeof report)
         return error_set(reterr, ETIMEDOUT, "the first process does not get on");
     if (report.err)

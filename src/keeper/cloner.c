@@ -12,6 +12,7 @@
  * fear is not in its namespaces yet. A plan that is changed while the child waits is changed for the child,
  * too. */
 #include "keeper/cloner.h"
+#include "net/socket.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -91,7 +92,7 @@ int cloner_start(struct cloner *c, const struct child_plan *plan, uint32_t uid, 
         return error_sys(reterr, -r, "start the thread that clones");
     struct child_report report;
     struct pollfd p = {.fd = line, .events = POLLIN};
-    if (poll(&p, 1, CHILD_TIMEOUT_MS) <= 0 || recv(line, &report, sizeof report, MSG_DONTWAIT) < 0)
+    if (poll_patiently(&p, 1, CHILD_TIMEOUT_MS) <= 0 || recv(line, &report, sizeof report, MSG_DONTWAIT) < 0)
         return error_set(reterr, ETIMEDOUT, "the first process does not get on");
     return report.err ? error_sys(reterr, report.err, "clone into new namespaces") : 0;
 }

@@ -236,7 +236,7 @@ static int step_exec(struct build *b, struct error *reterr)
 {
     char c;
     struct pollfd p = {.fd = b->berth->sync[0], .events = POLLIN};
-    if (poll(&p, 1, CHILD_TIMEOUT_MS) <= 0)
+    if (poll_patiently(&p, 1, CHILD_TIMEOUT_MS) <= 0)
         return error_set(reterr, ETIMEDOUT, "the sandbox's first process does not get on");
     ssize_t n = recv(b->berth->sync[0], &c, 1, MSG_DONTWAIT | MSG_PEEK);
     return n == 0 ? 0 : child_failed(b, n < 0 ? errno : EIO, reterr);
@@ -248,7 +248,7 @@ static int step_control(struct build *b, struct error *reterr)
     if (r < 0)
         return r;
     struct pollfd p[] = {{.fd = b->sb->control_fd, .events = POLLIN}, {.fd = b->sb->pidfd, .events = POLLIN}};
-    if (poll(p, ARRAY_SIZE(p), CHILD_TIMEOUT_MS) <= 0)
+    if (poll_patiently(p, ARRAY_SIZE(p), CHILD_TIMEOUT_MS) <= 0)
         return error_set(reterr, ETIMEDOUT, "the agent does not answer");
     if (p[1].revents)
         return error_set(reterr, EPIPE, "the sandbox's first process has ended");

@@ -215,15 +215,7 @@ void cgroup_end(struct cgroup *g)
 static bool wait_exit(int pidfd, int timeout_ms)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
-    int64_t deadline = clock_mono_ms() + timeout_ms;
-    for (;;) {
-        int64_t left = deadline - clock_mono_ms();
-        int n = poll(&p, 1, left > 0 ? (int)left : 0);
-        if (n > 0)
-            return true;
-        if (n == 0 || errno != EINTR)
-            return false;
-    }
+    return poll_patiently(&p, 1, timeout_ms) > 0;
 }
 
 /* Tells when the kernel has unmounted the sandbox's root. To be asked while its first process lives; -1: it
@@ -242,7 +234,7 @@ static int root_watch(const struct sandbox *sb)
 static bool root_wait(int watch)
 {
     struct pollfd p = {.fd = watch, .events = POLLIN};
-    return watch >= 0 && poll(&p, 1, ROOT_TIMEOUT_MS) > 0;
+    return watch >= 0 && poll_patiently(&p, 1, ROOT_TIMEOUT_MS) > 0;
 }
 
 /* Two overlays must never have the same disk, not even while the first is being taken down: only when that is

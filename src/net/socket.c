@@ -88,25 +88,29 @@ int socket_listen_tcp(const char *address, int *ret_fd, struct error *reterr)
     return 0;
 }
 
+int poll_patiently(struct pollfd *fds, nfds_t n, int timeout_ms)
+{
+    int64_t deadline_ms = clock_mono_ms() + timeout_ms;
+    for (;;) {
+        int64_t left = deadline_ms - clock_mono_ms();
+        int r = poll(fds, n, (int)MAX(left, (int64_t)0));
+        if (r >= 0 || errno != EINTR)
+            return r;
+    }
+}
+
 /* Waits for a non-blocking connect; 0 or -errno. */
 static int connect_wait(int fd, int64_t deadline_ms)
 {
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = POLLOUT};
-        int64_t left = deadline_ms - clock_mono_ms();
-        if (left <= 0)
-            return -ETIMEDOUT;
-        int r = poll(&p, 1, (int)MIN(left, (int64_t)60000));
-        if (r < 0 && errno != EINTR)
-            return -errno;
-        if (r > 0) {
-            int err = 0;
-            socklen_t len = sizeof err;
-            if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
-                return -errno;
-            return -err;
-        }
-    }
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    int err = 0;
+    socklen_t len = sizeof err;
+    int r = poll_patiently(&p, 1, (int)MAX(deadline_ms - clock_mono_ms(), (int64_t)0));
+    if (r == 0)
+        return -ETIMEDOUT;
+    if (r < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+        return -errno;
+    return -err;
 }
 
 int socket_connect_tcp(const char *host, const char *port, int timeout_ms, int *ret_fd, struct error *reterr)

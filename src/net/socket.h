@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 
+#include <poll.h>
+
 /* "HOST:PORT" with a numeric HOST ("127.0.0.1:8787", "[::1]:8787", "0.0.0.0:80"); port 0 lets the kernel
  * choose. */
 int socket_listen_tcp(const char *address, int *ret_fd, struct error *reterr);
@@ -20,6 +22,8 @@ int socket_connect_tcp(const char *host, const char *port, int timeout_ms, int *
 /* The bound address as "127.0.0.1:8787". */
 int socket_local_name(int fd, char *out, size_t cap);
 bool socket_is_loopback(int fd); /* bound to 127/8, ::1 or a unix path */
+/* As poll(2), but no signal ends it before its time. */
+int poll_patiently(struct pollfd *fds, nfds_t n, int timeout_ms);
 
 /* One message with at most one descriptor (fd < 0: none). */
 ssize_t socket_send_fd(int sock, const void *data, size_t n, int fd);

@@ -49,7 +49,7 @@ def attempt(d, name):
 KEEPER_CALLS = {"clone3": "EAGAIN", "openat": "EMFILE EINTR", "openat2": "EAGAIN", "socket": "ENOMEM", "socketpair": "EMFILE", "mount": "ENOMEM",
                 "fsopen": "ENOMEM", "fsmount": "EMFILE", "open_tree": "EMFILE", "mount_setattr": "ENOMEM", "ioctl": "ENOMEM EBUSY",
                 "memfd_create": "EMFILE", "epoll_wait": "EINTR", "epoll_ctl": "ENOMEM", "recvmsg": "EINTR EAGAIN", "sendmsg": "EAGAIN EINTR",
-                "poll": "EINTR", "mkdirat": "ENOSPC", "write": "ENOSPC", "connect": "EAGAIN", "waitid": "EINTR"}
+                "poll": "EINTR ENOMEM", "recvfrom": "ENOMEM", "mkdirat": "ENOSPC", "write": "ENOSPC", "connect": "EAGAIN", "waitid": "EINTR"}
 
 
 @pytest.mark.parametrize("call", KEEPER_CALLS)

@@ -14,6 +14,8 @@
 #include "agent/spool_reply.h"
 #include "agent/stream.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +28,7 @@ struct execution {
     struct session *session; /* while the lock is held */
     struct shell_command command;
     struct timer timer;
-    int64_t timeout_ms;
+    int64_t timeout_ms, begun_us;
     struct spool *spools[2];
 
     bool events; /* the answer is a stream */
@@ -199,7 +201,8 @@ static void answer_timeout(struct execution *x)
     reply_error_send(&r, take_request(x));
 }
 
-static void put_result(struct reply *r, const struct command_request *c, int status)
+/* The reference always says 0 for the duration; it is what the command took, without what it waited for. */
+static void put_result(struct reply *r, const struct command_request *c, int status, int64_t duration_ms)
 {
     r->out = BUF_INIT(256 << 20);
     r->message = BUF_INIT(0);
@@ -208,7 +211,7 @@ static void put_result(struct reply *r, const struct command_request *c, int sta
     json_member_bool(&r->w, "success", status == 0);
     json_member_int(&r->w, "exitCode", status);
     json_member_string(&r->w, "command", c->command);
-    json_member_int(&r->w, "duration", 0);
+    json_member_int(&r->w, "duration", MAX(duration_ms, (int64_t)0));
     if (c->session_given)
         json_member_string(&r->w, "sessionId", c->session_id);
 }
@@ -227,7 +230,7 @@ static void answer_status(struct execution *x, int status)
         send_last_event(x, &w, &json);
         return;
     }
-    put_result(&r, &x->request, status);
+    put_result(&r, &x->request, status, (clock_mono_us() - x->begun_us) / 1000);
     spool_reply_send(x->agent, take_request(x), &r,
                      (struct spool_part){x->spools[0], 0, spool_trimmed_end(x->spools[0])},
                      (struct spool_part){x->spools[1], 0, spool_trimmed_end(x->spools[1])}, UTF8_DROP_NUL);
@@ -278,6 +281,7 @@ static void op_run(struct session_op *op, struct session *s)
 {
     struct execution *x = container_of(op, struct execution, op);
     x->session = s;
+    x->begun_us = clock_mono_us();
     x->timeout_ms = x->request.timeout_ms;
     if (x->timeout_ms < 0)
         x->timeout_ms = session_timeout_ms(s);
@@ -340,7 +344,7 @@ static void sessionless_changed(struct process_watcher *w)
         return;
     if (s->req) {
         s->req->on_gone = NULL;
-        put_result(&r, &p->request, p->exit_code);
+        put_result(&r, &p->request, p->exit_code, p->ended_ms - p->started_ms);
         spool_reply_send(p->agent, s->req, &r, (struct spool_part){p->spools[0], 0, spool_end(p->spools[0])},
                          (struct spool_part){p->spools[1], 0, spool_end(p->spools[1])}, 0);
     }

@@ -47,17 +47,24 @@ def test_output_table(api, session, written, expected, stream):
 
 def test_answer_members(api, session):
     result = api.run("echo hi", session)
-    timestamp = result.pop("timestamp")
+    timestamp, duration = result.pop("timestamp"), result.pop("duration")
     assert timestamp.endswith("Z") and len(timestamp) == 24
+    assert isinstance(duration, int) and duration >= 0
     assert result == {
         "success": True,
         "exitCode": 0,
         "stdout": "hi",
         "stderr": "",
         "command": "echo hi",
-        "duration": 0,
         "sessionId": session,
     }
+
+
+@pytest.mark.parametrize("fields", [{}, {"sessionId": SESSIONLESS}])
+def test_duration_is_what_the_command_took(api, fields):
+    begun = time.monotonic()
+    result = api.post("/api/execute", {"command": "sleep 0.3", **fields}).json
+    assert 300 <= result["duration"] <= (time.monotonic() - begun) * 1000 + 1
 
 
 def test_session_id_is_omitted_when_none_was_given(api):

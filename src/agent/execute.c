@@ -13,7 +13,6 @@
 #include "agent/routes.h"
 #include "agent/spool_reply.h"
 #include "agent/stream.h"
-
 #include "base/clock.h"
 
 #include <errno.h>
@@ -202,7 +201,7 @@ static void answer_timeout(struct execution *x)
 }
 
 /* The reference always says 0 for the duration; it is what the command took, without what it waited for. */
-static void put_result(struct reply *r, const struct command_request *c, int status, int64_t duration_ms)
+static void put_result(struct reply *r, const struct command_request *c, int status, int64_t begun_us)
 {
     r->out = BUF_INIT(256 << 20);
     r->message = BUF_INIT(0);
@@ -211,7 +210,7 @@ static void put_result(struct reply *r, const struct command_request *c, int sta
     json_member_bool(&r->w, "success", status == 0);
     json_member_int(&r->w, "exitCode", status);
     json_member_string(&r->w, "command", c->command);
-    json_member_int(&r->w, "duration", MAX(duration_ms, (int64_t)0));
+    json_member_int(&r->w, "duration", (clock_mono_us() - begun_us) / 1000);
     if (c->session_given)
         json_member_string(&r->w, "sessionId", c->session_id);
 }
@@ -230,7 +229,7 @@ static void answer_status(struct execution *x, int status)
         send_last_event(x, &w, &json);
         return;
     }
-    put_result(&r, &x->request, status, (clock_mono_us() - x->begun_us) / 1000);
+    put_result(&r, &x->request, status, x->begun_us);
     spool_reply_send(x->agent, take_request(x), &r,
                      (struct spool_part){x->spools[0], 0, spool_trimmed_end(x->spools[0])},
                      (struct spool_part){x->spools[1], 0, spool_trimmed_end(x->spools[1])}, UTF8_DROP_NUL);
@@ -327,6 +326,7 @@ struct sessionless {
     struct process_watcher watcher;
     struct process *process;
     struct http_request *req;
+    int64_t begun_us;
 };
 
 static void sessionless_gone(struct http_request *req)
@@ -344,7 +344,7 @@ static void sessionless_changed(struct process_watcher *w)
         return;
     if (s->req) {
         s->req->on_gone = NULL;
-        put_result(&r, &p->request, p->exit_code, p->ended_ms - p->started_ms);
+        put_result(&r, &p->request, p->exit_code, s->begun_us);
         spool_reply_send(p->agent, s->req, &r, (struct spool_part){p->spools[0], 0, spool_end(p->spools[0])},
                          (struct spool_part){p->spools[1], 0, spool_end(p->spools[1])}, 0);
     }
@@ -396,6 +396,7 @@ static void execute_sessionless(struct agent *a, struct http_request *req, struc
         c->timeout_ms = a->command_timeout_ms;
     if (s) {
         s->req = req;
+        s->begun_us = clock_mono_us();
         req->user = s;
         req->on_gone = sessionless_gone;
         r = process_start(a, c,

@@ -24,6 +24,7 @@
 enum {
     DRAIN_MS = 3000, /* how long requests in flight may hold up the end */
     DRAIN_LOOK_MS = 20,
+    PATIENCE_US = 200, /* about two wakes on another cpu, of a slow machine */
     CONNECTIONS_MAX = 16384,
 };
 
@@ -302,9 +303,10 @@ int gateway_main(const struct gateway_config *config)
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGINT, SIG_IGN); /* of a terminal: the keeper decides and tells us */
     int r = gateway_open(&g, &e);
-    if (r == 0)
+    if (r == 0) {
+        loop_watch(g.loop, PATIENCE_US);
         r = loop_run(g.loop);
-    else
+    } else
         log_error("%s", e.msg);
     gateway_close(&g);
     return r < 0 ? EXIT_FAILURE : g.exit_code;

@@ -17,13 +17,23 @@ enum {
     BATCH = 64,
     SIGNALS_MAX = 8,
     TIMERS_FIRST = 64,
-    SOON_US = 100 * 1000, /* a deadline that is farther away may be late by the time a batch takes */
+    SOON_US = 100 * 1000,      /* a deadline that is farther away may be late by the time a batch takes */
+    HABITS = 2,                /* of a conversation: who asks and who answers */
+    SOON_ENOUGH = 16,          /* so often in a row, and the next wait is watched */
+    INTERRUPTED_US = 1000,     /* a look that took so long: somebody else wanted the processor, */
+    LEFT_ALONE_US = 50 * 1000, /* and gets it */
 };
 
 struct signal_entry {
     int sig;
     void (*fired)(int sig, void *arg);
     void *arg;
+};
+
+/* How often in a row the next event came soon after one of this source that came alone. */
+struct habit {
+    struct source *source;
+    int soon;
 };
 
 struct loop {
@@ -41,6 +51,8 @@ struct loop {
     sigset_t signal_set;
     struct signal_entry signals[SIGNALS_MAX];
     int signal_count;
+    int64_t patience_us, watch_again_us;
+    struct habit habits[HABITS], *habit; /* of the source whose event was all there was, or NULL */
 };
 
 int loop_new(struct loop **ret, struct error *reterr)
@@ -117,6 +129,11 @@ void loop_del(struct loop *l, struct source *s)
     for (int i = l->batch_pos; i < l->batch_len; i++)
         if (l->batch[i].data.ptr == s)
             l->batch[i].data.ptr = NULL;
+    for (int i = 0; i < HABITS; i++)
+        if (l->habits[i].source == s) {
+            l->habits[i] = (struct habit){0};
+            l->habit = NULL;
+        }
 }
 
 static void heap_put(struct loop *l, size_t i, struct timer *t)
@@ -270,13 +287,71 @@ static int wait_ms(struct loop *l, int timeout_ms)
     return timeout_ms < 0 ? (int)ms : (int)MIN(ms, (int64_t)timeout_ms);
 }
 
+/* Looks again and again; the number of events, 0 when patience or the processor was lost. */
+static int watch(struct loop *l, struct habit *h, int64_t began)
+{
+    int n;
+    for (int64_t now = began, before; (n = epoll_wait(l->epfd, l->batch, BATCH, 0)) == 0;) {
+        before = now;
+        now = clock_mono_us();
+        if (now - before >= INTERRUPTED_US)
+            l->watch_again_us = now + LEFT_ALONE_US;
+        else if (now - began < l->patience_us)
+            continue;
+        h->soon = 0;
+        break;
+    }
+    return n;
+}
+
+/* Who falls asleep is woken, which takes longer than many an answer. So the waits of a conversation that goes
+ * to and fro without a pause are spent looking, as long as it is the only one and nobody else needs the
+ * processor; whoever does finds it taken for `patience_us` at most. */
+static int await_events(struct loop *l, int timeout_ms)
+{
+    struct habit *h = take_ptr(l->habit);
+    if (!h || timeout_ms == 0)
+        return epoll_wait(l->epfd, l->batch, BATCH, timeout_ms);
+    int64_t began = clock_mono_us();
+    if (h->soon >= SOON_ENOUGH && began >= l->watch_again_us) {
+        int n = watch(l, h, began);
+        if (n != 0)
+            return n;
+    }
+    int n = epoll_wait(l->epfd, l->batch, BATCH, timeout_ms);
+    if (clock_mono_us() - began > 2 * l->patience_us) /* being woken is part of it */
+        h->soon = 0;
+    else if (h->soon < SOON_ENOUGH)
+        h->soon++;
+    return n;
+}
+
+static void remember(struct loop *l, struct source *s)
+{
+    int i = 0;
+    while (i < HABITS && l->habits[i].source != s)
+        i++;
+    if (i == HABITS) {
+        memmove(l->habits + 1, l->habits, (HABITS - 1) * sizeof l->habits[0]);
+        l->habits[i = 0] = (struct habit){.source = s};
+    }
+    l->habit = &l->habits[i];
+}
+
+void loop_watch(struct loop *l, int64_t patience_us)
+{
+    l->patience_us = patience_us;
+}
+
 int loop_step(struct loop *l, int timeout_ms)
 {
-    int n = epoll_wait(l->epfd, l->batch, BATCH, wait_ms(l, timeout_ms));
+    int n = await_events(l, wait_ms(l, timeout_ms));
     if (n < 0)
         return errno == EINTR ? 0 : -errno;
     l->now_us = clock_mono_us();
     l->batch_len = n;
+    if (n == 1 && l->patience_us)
+        remember(l, l->batch[0].data.ptr);
     for (l->batch_pos = 0; l->batch_pos < l->batch_len;) {
         struct epoll_event *ev = &l->batch[l->batch_pos++];
         struct source *s = ev->data.ptr;

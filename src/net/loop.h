@@ -67,6 +67,10 @@ int64_t loop_now_us(struct loop *l); /* time of the current batch */
 enum { LOOP_SCRATCH = 64 * 1024 };
 char *loop_scratch(struct loop *l);
 
+/* From now on short waits of a lonely conversation are not slept: see await_events. For a process that stands
+ * between two others and has a processor's time to give; 0, as at first: never. */
+void loop_watch(struct loop *l, int64_t patience_us);
+
 /* Runs until loop_stop. 0, or -errno when epoll itself fails. */
 int loop_run(struct loop *l);
 /* One batch, waiting at most timeout_ms (-1: until something happens); returns the number of events. For

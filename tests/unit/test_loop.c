@@ -455,3 +455,41 @@ TEST(loop_again_tells_of_what_is_left)
     close_fd(&ends[1]);
     loop_free(loop);
 }
+
+/* Says something to itself again as long as there is something to say. */
+static void talks_to_itself(struct source *s, uint32_t events)
+{
+    struct pipe_source *p = container_of(s, struct pipe_source, source);
+    pipe_ready(s, events);
+    if (calls % 100)
+        CHECK_INT(write(p->fds[1], "x", 1), 1);
+}
+
+/* A loop that looks instead of sleeping hears the same as any other, fires its timers, falls asleep when the
+ * conversation ends, and forgets who has gone. */
+TEST(loop_watch_changes_nothing_but_the_wait)
+{
+    REQUIRE(begin());
+    struct pipe_source *p = calloc(1, sizeof *p);
+    struct test_timer t = {.name = 't'};
+    REQUIRE(p && pipe_add(p));
+    p->source.ready = talks_to_itself;
+    loop_watch(loop, 200);
+    for (int round = 1; round <= 3; round++) {
+        CHECK_INT(write(p->fds[1], "x", 1), 1);
+        for (int i = 0; i < 100; i++)
+            CHECK_INT(loop_step(loop, 1000), 1);
+        CHECK_INT(calls, round * 100);
+        /* nobody talks: the wait is watched in vain and ends when it should */
+        loop_timer_start(loop, &t.timer, 2, timer_note);
+        STEP_UNTIL((int)strlen(trace) == round);
+        CHECK_INT(loop_step(loop, 1), 0);
+    }
+    CHECK_INT(write(p->fds[1], "x", 1), 1);
+    CHECK_INT(loop_step(loop, 1000), 1);
+    CHECK_INT(loop_step(loop, 1000), 1); /* the last that was heard goes away, with what it has yet to say */
+    pipe_close(p);
+    free(p);
+    CHECK_INT(loop_step(loop, 1), 0);
+    loop_free(loop);
+}

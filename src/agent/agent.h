@@ -77,6 +77,8 @@ struct agent {
     int64_t command_timeout_ms; /* -1: none */
     bool sandbox;               /* PID 1 of a sandbox, started by the keeper */
     bool soon;                  /* ... because somebody has woken it */
+    bool bare;                  /* ... and its root will be another one when it has an owner, ... */
+    bool pristine;              /* ... in which nothing is in place of the image's programs */
     bool legacy_03;             /* the client showed a sign of release 0.3 */
     bool version_asked;         /* the client is newer than that */
 };

@@ -10,6 +10,9 @@
  * BOOT, attached: a memfd with "K=V\0K=V\0..." to add to the environment, and settings among them (those that
  * begin with '=', see settings.h), or nothing. From now on the agent accepts HTTP connections. Once per life.
  *
+ * BOOT_PRISTINE: the same, and the sandbox's disk has nothing in place of the image's programs and libraries:
+ * whatever was started before it had that disk is what would be started now.
+ *
  * PLACED: the spawner that asked is in its control group now.
  *
  * From the agent to the keeper (the kernel attaches the sender's credentials: that pid is the one to place):
@@ -35,6 +38,7 @@ enum control_type {
     CONTROL_PLACED,
     CONTROL_PLACE,
     CONTROL_BOOTED,
+    CONTROL_BOOT_PRISTINE,
     CONTROL_EXIT = 0x100, /* to 0x1ff */
 };
 

@@ -91,9 +91,10 @@ static void conn_ready(struct source *s, uint32_t events)
         drop(k);
         return;
     }
-    if (m.type == CONTROL_BOOT)
+    if (m.type == CONTROL_BOOT || m.type == CONTROL_BOOT_PRISTINE) {
+        k->agent->pristine = m.type == CONTROL_BOOT_PRISTINE;
         boot(k, attached);
-    else if (m.type == CONTROL_PLACED) {
+    } else if (m.type == CONTROL_PLACED) {
         spawner_placed(k->agent->spawner);
         if (!k->booted)
             spare_shell_prepare(k->agent);

@@ -451,6 +451,8 @@ int main(int argc, char **argv)
             p->agent.sandbox = true;
         else if (strcmp(argv[i], "--soon") == 0)
             p->agent.soon = true;
+        else if (strcmp(argv[i], "--bare") == 0)
+            p->agent.bare = true;
         else if (strcmp(argv[i], "--listen") == 0 && i + 1 < argc)
             p->listen = argv[++i];
         else if (strcmp(argv[i], "--") == 0) {

@@ -14,6 +14,7 @@
  * A shell that has closed both FIFOs, has no children, has read all its input and yet sends no END does not
  * execute any more (`set -n`, no descriptor left): it is killed, and its death is reported. */
 #include "agent/shell_internal.h"
+#include "agent/shell_quote.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -391,11 +392,22 @@ static void spawned(struct spawn *spawn, pid_t pid, int err, enum spawn_stage st
     end_job(sh, SHELL_END_NO_SHELL, 0);
 }
 
-void shell_hand_over(struct shell *sh, const struct shell_ops *ops, void *arg)
+/* What is put into the input begins the first script: a line of its own would be counted. */
+void shell_hand_over(struct shell *sh, const char *cwd, const struct shell_ops *ops, void *arg)
 {
     sh->ops = ops;
     sh->arg = arg;
-    (void)buf_puts(&sh->in, "SECONDS=0;"); /* begins the first script: a line of its own would be counted */
+    if (cwd) {
+        (void)buf_puts(&sh->in, "cd ");
+        (void)shell_quote(&sh->in, cwd);
+        (void)buf_puts(&sh->in, ";unset OLDPWD;export OLDPWD;"); /* as in a shell that never was elsewhere */
+    }
+    (void)buf_puts(&sh->in, "SECONDS=0;");
+}
+
+bool shell_waits(const struct shell *sh)
+{
+    return sh->child.pid && process_reads_pipe(sh->child.pid, sh->in_fd);
 }
 
 static void reclaim(struct deferred *d)

@@ -61,8 +61,10 @@ struct shell_ops {
 /* Starts bash; commands may be given at once. cwd must exist. */
 int shell_new(struct agent *a, char *const *env, const char *cwd, const struct shell_ops *ops, void *arg,
               struct shell **ret, struct error *reterr);
-/* For a shell that has not run anything yet: a new owner, to whom it looks new. */
-void shell_hand_over(struct shell *sh, const struct shell_ops *ops, void *arg);
+/* For a shell that has not run anything yet: a new owner, to whom it looks new. cwd: where it should be;
+ * NULL: it is there. */
+void shell_hand_over(struct shell *sh, const char *cwd, const struct shell_ops *ops, void *arg);
+bool shell_waits(const struct shell *sh); /* bash has started, and reads what it is to do */
 /* Ends the running command with SHELL_END_DESTROYED. Does not kill: that is the session's. NULL is fine. */
 void shell_free(struct shell *sh);
 

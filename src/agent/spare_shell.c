@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* spare_shell.c: see spare_shell.h. */
 #include "agent/spare_shell.h"
+#include "agent/origin.h"
 #include "agent/session_internal.h"
 
 #include <signal.h>
 #include <string.h>
 
 /* A new sandbox that somebody waits for is owned at once: its first command finds the processor free. */
-enum { PREPARE_MS = 20, KEEP_MS = 1000 };
+enum { PREPARE_MS = 20, LOOK_MS = 10, KEEP_MS = 1000 };
 
 struct spare_shell {
     struct agent *agent;
@@ -15,12 +16,14 @@ struct spare_shell {
     struct shell *shell; /* NULL: not yet */
     struct env_list env; /* it was started with */
     char *cwd;
+    struct origin *origin; /* if it will have to move */
 };
 
 static void spare_end(struct spare_shell *s)
 {
     loop_timer_stop(s->agent->loop, &s->timer);
     env_done(&s->env);
+    origin_free(s->origin);
     free(s->cwd);
     free(s);
 }
@@ -62,6 +65,15 @@ static void on_failed(struct shell *sh, const char *why, void *arg)
     on_dead(sh, 0, arg);
 }
 
+static void look(struct timer *t)
+{
+    struct spare_shell *s = container_of(t, struct spare_shell, timer);
+    if (!shell_waits(s->shell))
+        loop_timer_start(s->agent->loop, t, LOOK_MS, look);
+    else
+        s->origin = origin_of(shell_pid(s->shell));
+}
+
 static void start(struct timer *t)
 {
     static const struct shell_ops ops = {.idle = on_idle, .dead = on_dead, .failed = on_failed};
@@ -70,8 +82,10 @@ static void start(struct timer *t)
     const char *cwd = session_default_cwd(a);
     s->cwd = strdup(cwd);
     if (!s->cwd || session_shell_env(a, NULL, &s->env) < 0 ||
-        shell_new(a, s->env.vars, cwd, &ops, s, &s->shell, NULL) < 0)
+        shell_new(a, s->env.vars, a->bare ? "/" : cwd, &ops, s, &s->shell, NULL) < 0)
         spare_shell_free(a);
+    else if (a->bare)
+        loop_timer_start(a->loop, t, LOOK_MS, look);
 }
 
 void spare_shell_prepare(struct agent *a)
@@ -114,13 +128,14 @@ struct shell *spare_shell_take(struct agent *a, char *const *env, const char *cw
     struct spare_shell *s = a->spare_shell;
     if (!s)
         return NULL;
-    if (!s->shell || !same_env(s->env.vars, env) || strcmp(s->cwd, cwd) != 0) {
+    if (!s->shell || !same_env(s->env.vars, env) || strcmp(s->cwd, cwd) != 0 ||
+        (a->bare && !origin_unchanged(s->origin, a->pristine))) {
         spare_shell_free(a);
         return NULL;
     }
     struct shell *sh = take_ptr(s->shell);
     a->spare_shell = NULL;
     spare_end(s);
-    shell_hand_over(sh, ops, arg);
+    shell_hand_over(sh, a->bare ? cwd : NULL, ops, arg);
     return sh;
 }

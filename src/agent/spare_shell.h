@@ -3,7 +3,9 @@
  *
  * The first command of a new sandbox spends most of its time starting bash. A prepared sandbox has time, so
  * it starts one; the first session whose shell would have the same environment and directory takes it over.
- * One that is woken has none, but starts bash while the keeper is still busy with it. */
+ * One that is woken and is built for that has none, but starts bash while the keeper is still busy with it.
+ * One that moves into a bare sandbox finds one on the image's tree, which changes directory before its first
+ * command, if the disk has not made another shell of it. */
 #pragma once
 
 #include "agent/shell.h"

@@ -36,6 +36,7 @@ enum {
     KEY_TASKS,
     KEY_POOL,
     KEY_SLEEP,
+    KEY_BARE,
     KEY_BERTHS,
     KEY_KEPT_DISKS,
     KEY_KEPT_DISKS_FOR,
@@ -93,8 +94,10 @@ const struct option serve_options[] = {
     {KEY_POOL, "pool", 0, "N", "SILICA_POOL", "sandboxes kept ready (default 8, 0 turns it off)"},
     {KEY_SLEEP, "sleep-after", 0, "TIME", "SILICA_SLEEP_AFTER",
      "idle time after which a sandbox sleeps (default 10m)"},
+    {KEY_BARE, "bare", 0, "N", "SILICA_BARE",
+     "sandboxes without a disk kept ready for those that wake (default 2, 0 turns it off)"},
     {KEY_BERTHS, "berths", 0, "N", "SILICA_BERTHS",
-     "places kept ready for sandboxes that wake, or have an image or size of their own (default 2)"},
+     "places kept ready for sandboxes with an image or size of their own (default 2)"},
     {KEY_KEPT_DISKS, "kept-disks", 0, "N", "SILICA_KEPT_DISKS",
      "disks of sleeping sandboxes that stay mounted, so that these wake sooner (default 64, 0 turns it off)"},
     {KEY_KEPT_DISKS_FOR, "kept-disks-for", 0, "TIME", "SILICA_KEPT_DISKS_FOR",
@@ -309,6 +312,10 @@ static int set_one(struct settings *s, int key, const char *source, const char *
         return r;
     case KEY_SLEEP:
         return value_duration_ms(source, value, &c->sleep_after_ms, reterr);
+    case KEY_BARE:
+        r = set_number(source, value, 0, KEEPER_POOL_MAX, &n, reterr);
+        c->bare = (unsigned)n;
+        return r;
     case KEY_BERTHS:
         r = set_number(source, value, 0, KEEPER_BERTHS_MAX, &n, reterr);
         c->berths = (unsigned)n;
@@ -465,6 +472,7 @@ int cmd_serve(int argc, char **argv)
                                     .image = "base",
                                     .limits = instance_types[0].limits,
                                     .pool = 8,
+                                    .bare = 2,
                                     .berths = 2,
                                     .kept_disks = 64,
                                     .kept_disks_ms = 600000,

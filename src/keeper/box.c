@@ -32,6 +32,7 @@ struct build_job {
     struct job job;
     struct box *box;
     struct sandbox_spec spec;
+    struct sandbox *bare; /* it moves in there; NULL: it is built */
     char hostname[MACHINE_NAME_MAX + 1];
     struct keeper_volume_mount volumes[KEEPER_VOLUMES_MAX];
     struct sandbox *sb;
@@ -264,12 +265,16 @@ static void build_run(struct job *j)
 {
     struct build_job *job = container_of(j, struct build_job, job);
     struct keeper_env *env = &job->box->keeper->env;
-    bool waited = job->spec.berth;
-    int r = sandbox_start(env, &job->spec, &job->sb, &job->error);
+    struct sandbox *bare = job->bare;
+    bool waited = job->spec.berth || bare;
+    int r = bare ? sandbox_move_in(env, bare, &job->spec, &job->error)
+                 : sandbox_start(env, &job->spec, &job->sb, &job->error);
+    if (bare && r == 0)
+        job->sb = bare;
     job->spec.berth = NULL;
     /* who waited there is dead, with or without something it had not read: in the same slot, from the
      * beginning */
-    if ((r == -EPIPE || r == -ECONNRESET) && waited) {
+    if ((r == -EPIPE || r == -ECONNRESET || r == -ESRCH) && waited) {
         job->error = (struct error){0};
         (void)sandbox_start(env, &job->spec, &job->sb, &job->error);
     }
@@ -282,8 +287,12 @@ static void build_done(struct job *j)
     struct keeper *k = b->keeper;
     k->jobs--;
     if (job->sb) {
-        close_fd(&b->hold.fd); /* the sandbox's own mount holds the disk now */
-        box_started(b, job->sb);
+        struct sandbox *sb = job->sb;
+        struct kept_rest rest = {.hold = take_fd(b->hold.fd), /* the sandbox's own mount holds the disk now */
+                                 .kit = sb->kit};
+        sb->kit = BARE_KIT_NONE;
+        box_started(b, sb);
+        kept_clear(k, &rest);
     } else {
         log_error("start of sandbox %s: %s", b->row.id, job->error.msg);
         keeper_slot_release(k, job->spec.slot);
@@ -302,14 +311,19 @@ static int build_submit(struct box *b, struct error *reterr)
     struct build_job *job = calloc(1, sizeof *job);
     if (!job)
         return error_sys(reterr, ENOMEM, "start a sandbox");
-    job->spec.berth = berths_take(k, b->network, &b->terms);
-    int r = job->spec.berth ? 0 : keeper_slot_take(k, &job->spec.slot, reterr);
-    if (r < 0) {
+    if (!b->sidecar && (!b->network || network_terms_plain(&b->terms)))
+        job->bare = pool_take(k, POOL_BARE, b->row.image, &b->row.limits, b->network);
+    if (!job->bare)
+        job->spec.berth = berths_take(k, b->network, &b->terms);
+    if (job->bare)
+        job->spec.slot = job->bare->spec.slot;
+    else if (job->spec.berth)
+        job->spec.slot = job->spec.berth->spec.slot;
+    else if (keeper_slot_take(k, &job->spec.slot, reterr) < 0) {
+        int r = -reterr->code;
         free(job);
         return r;
     }
-    if (job->spec.berth)
-        job->spec.slot = job->spec.berth->spec.slot;
     job->job = (struct job){.run = build_run, .done = build_done};
     job->box = b;
     job->spec.fresh_disk = b->is_new;
@@ -386,7 +400,8 @@ static void box_start(struct box *b)
     }
     /* a prepared one has the usual name and nothing mounted */
     bool plain = !b->sidecar && !b->current->request.hostname[0] && !b->current->request.volumes[0].name[0];
-    struct sandbox *sb = b->is_new && plain ? pool_take(k, b->row.image, &b->row.limits, b->network) : NULL;
+    struct sandbox *sb =
+        b->is_new && plain ? pool_take(k, POOL_WHOLE, b->row.image, &b->row.limits, b->network) : NULL;
     if (sb && b->network && !network_terms_plain(&b->terms))
         box_adapt(b, sb);
     else if (sb)
@@ -600,6 +615,7 @@ void box_forget_all(struct keeper *k)
                 close_fd(&b->sb->pidfd);
                 close_fd(&b->sb->control_fd);
                 close_fd(&b->sb->disk_fd);
+                bare_kit_done(&b->sb->kit);
                 cgroup_forget(b->sb->cgroup);
                 free(b->sb);
             }

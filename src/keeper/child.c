@@ -290,7 +290,7 @@ static int run_step(const struct child_plan *p, enum step step, struct mounts *m
     case STEP_VOLUMES:
         return child_mounts_volumes(p, m->root, m->volumes);
     case STEP_PIVOT:
-        return child_mounts_pivot(m->root);
+        return child_mounts_pivot(m->root, 2); /* the host's, and the stage */
     case STEP_HOSTNAME:
         return sethostname(p->hostname, strlen(p->hostname)) < 0 ? -errno : 0;
     case STEP_DESCRIPTORS:
@@ -308,6 +308,37 @@ static int run_step(const struct child_plan *p, enum step step, struct mounts *m
         break;
     }
     return -EINVAL;
+}
+
+static int move_in_step(const struct child_plan *p, enum step step, struct mounts *m, int pidfd)
+{
+    switch (step) {
+    case STEP_PLACE:
+        (void)umask(022);
+        return setns(pidfd, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWUTS) < 0 ? -errno : 0;
+    case STEP_MOUNTS: {
+        auto_close int old = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return old < 0 ? -errno : child_mounts_move(old, m->root);
+    }
+    case STEP_PIVOT: /* the agent and who else is at the old root or in it is at the new one from now on */
+        return child_mounts_pivot(m->root, 1);
+    default:
+        return run_step(p, step, m);
+    }
+}
+
+int child_move_in(const struct child_plan *p, int pidfd, int root, const int *volumes, int *ret_step)
+{
+    static const enum step steps[] = {STEP_PLACE,   STEP_IDS,   STEP_MOUNTS,  STEP_NETWORK,
+                                      STEP_VOLUMES, STEP_PIVOT, STEP_HOSTNAME};
+    struct mounts mounts = {.root = root};
+    memcpy(mounts.volumes, volumes, sizeof mounts.volumes);
+    int r = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++) {
+        *ret_step = steps[i];
+        r = move_in_step(p, steps[i], &mounts, pidfd);
+    }
+    return r;
 }
 
 _Noreturn void child_run(const struct child_plan *p)

@@ -51,6 +51,13 @@ bool child_step_is_volumes(int step); /* its failure is about a path that a call
  */
 _Noreturn void child_run(const struct child_plan *plan);
 
+/* For a sandbox that has a read-only root and nobody's processes: gives it `root` instead, which `volumes`
+ * (as many as the plan has) are mounted in, and its host name. The caller is a process of its own,
+ * single-threaded, and of no use afterwards: it is in the namespaces of the process behind pidfd then. 0, or
+ * -errno and the step.
+ */
+int child_move_in(const struct child_plan *plan, int pidfd, int root, const int *volumes, int *ret_step);
+
 /* The capability sets of security.md section 9, as bit masks; the posture check compares with them. */
 extern const uint64_t child_agent_caps;
 extern const uint64_t child_workload_caps;

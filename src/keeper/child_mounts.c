@@ -187,7 +187,9 @@ static int cover_old_root(int mount_fd)
     return move_mount(mount_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-static const char *const staged[] = {"proc", "sys", "dev"};
+/* What a root has mounted. The first STAGED of them need no root to be made. */
+static const char *const mounted[] = {"proc", "sys", "dev", "tmp", "run"};
+enum { STAGED = 3 };
 
 int child_mounts_stage(const struct child_plan *p, int *ret_stage)
 {
@@ -195,8 +197,8 @@ int child_mounts_stage(const struct child_plan *p, int *ret_stage)
     int r = stage < 0 ? stage : cover_old_root(stage);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < ARRAY_SIZE(staged); i++)
-        if (mkdirat(stage, staged[i], 0755) < 0)
+    for (size_t i = 0; i < STAGED; i++)
+        if (mkdirat(stage, mounted[i], 0755) < 0)
             return -errno;
     if ((r = mount_fs(stage, "proc", "proc", "hidepid=invisible", ALL)) < 0 ||
         (r = mount_fs(stage, "sys", "sysfs", "", ALL | MOUNT_ATTR_RDONLY)) < 0 ||
@@ -206,15 +208,26 @@ int child_mounts_stage(const struct child_plan *p, int *ret_stage)
     return 0;
 }
 
-int child_mounts_place(const struct child_plan *p, int stage, int root)
+static int move_mounts(size_t count, int from_dir, int root)
 {
     int r = cover_old_root(root);
-    for (size_t i = 0; i < ARRAY_SIZE(staged) && r == 0; i++) {
-        auto_close int from = open_beneath(stage, staged[i], O_PATH | O_DIRECTORY);
-        auto_close int target = target_dir(root, staged[i]);
+    for (size_t i = 0; i < count && r == 0; i++) {
+        auto_close int from = open_beneath(from_dir, mounted[i], O_PATH | O_DIRECTORY);
+        auto_close int target = target_dir(root, mounted[i]);
         r = from < 0 ? from : target < 0 ? target : attach(from, target);
     }
+    return r;
+}
+
+int child_mounts_place(const struct child_plan *p, int stage, int root)
+{
+    int r = move_mounts(STAGED, stage, root);
     return r < 0 ? r : make_tmp(p, root);
+}
+
+int child_mounts_move(int old, int root)
+{
+    return move_mounts(ARRAY_SIZE(mounted), old, root);
 }
 
 /* A path is masked with /dev/null or an empty directory, whichever it is; missing ones need no mask. */
@@ -382,12 +395,12 @@ int child_mounts_volumes(const struct child_plan *p, int root, const int *mounts
     return 0;
 }
 
-int child_mounts_pivot(int root)
+int child_mounts_pivot(int root, int covered)
 {
     if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
         return -errno;
-    /* stacked now on the new root: the old one, and the stage on top */
-    if (umount2(".", MNT_DETACH) < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-        return -errno;
-    return 0;
+    while (covered-- > 0) /* they are stacked on the new root now */
+        if (umount2(".", MNT_DETACH) < 0)
+            return -errno;
+    return chdir("/") < 0 ? -errno : 0;
 }

@@ -12,8 +12,11 @@ int child_mounts_mask(int stage); /* section 7: what must not be read */
 int child_mounts_seal(int stage, int *ret_settings);
 /* Puts the root in place, and what is on the stage into it. */
 int child_mounts_place(const struct child_plan *p, int stage, int root);
+/* The same for a root that takes the place of another one, `old`: what is mounted there moves. */
+int child_mounts_move(int old, int root);
 /* Section 14: limits of the namespaces themselves. From then on no mount can be made, only moved. */
 int child_mounts_limit(int settings);
 /* mounts: as many as the plan has volumes, detached. */
 int child_mounts_volumes(const struct child_plan *p, int root, const int *mounts);
-int child_mounts_pivot(int root);
+/* covered: how many roots lie below it, each on top of the other. */
+int child_mounts_pivot(int root, int covered);

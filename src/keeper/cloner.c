@@ -24,7 +24,7 @@
 enum { STACK_BYTES = 256 << 10 };
 
 /* The C library's syscall() will not do: the child would overwrite the address that the parent returns to. */
-static __attribute__((noinline)) long clone_and_run(struct clone_args *args, const struct child_plan *plan)
+__attribute__((noinline)) long clone_and_run(struct clone_args *args, void (*run)(void *arg), void *arg)
 {
 #if defined(__x86_64__)
     long pid;
@@ -41,8 +41,14 @@ static __attribute__((noinline)) long clone_and_run(struct clone_args *args, con
 #error "how does a process of this machine make a system call?"
 #endif
     if (pid == 0)
-        child_run(plan);
+        run(arg);
     return pid;
+}
+
+static void run_child(void *arg)
+{
+    const struct cloner *c = arg;
+    child_run(c->plan);
 }
 
 static void *thread_main(void *arg)
@@ -52,7 +58,7 @@ static void *thread_main(void *arg)
      * the thread ends with that id, it is nobody else's */
     long r = host_become(c->uid);
     if (r == 0)
-        r = clone_and_run(&c->args, c->plan);
+        r = clone_and_run(&c->args, run_child, c);
     if (r < 0) {
         struct child_report report = {CHILD_STEP_CLONE, (int32_t)-r};
         (void)send(c->plan->sync_fd, &report, sizeof report, MSG_NOSIGNAL); /* the caller reads it */

@@ -7,6 +7,10 @@
 #include <linux/sched.h>
 #include <pthread.h>
 
+/* clone3 with args, which ask for the caller's memory and for it to wait (CLONE_VM, CLONE_VFORK). The child
+ * calls run(arg), which never returns. The child's pid, or -errno. */
+long clone_and_run(struct clone_args *args, void (*run)(void *arg), void *arg);
+
 struct cloner {
     const struct child_plan *plan;
     uint32_t uid; /* whose the user namespace will be */

@@ -30,7 +30,8 @@ struct keeper_config {
     const char *image;      /* default image */
     struct limits limits;   /* default limits */
     unsigned pool;          /* sandboxes kept ready */
-    unsigned berths;        /* places kept ready for sandboxes that are not from the pool */
+    unsigned bare;          /* and those that wait for a disk only */
+    unsigned berths;        /* places kept ready for sandboxes of another image or size */
     unsigned kept_disks;    /* of sleeping sandboxes, mounted ... */
     int64_t kept_disks_ms;  /* ... for so long */
     uint32_t uid_base;      /* first id of the pool of ranges, a multiple of 65536 */

@@ -20,9 +20,18 @@ struct pending { /* a request that waits for its box */
     struct pending *next;
 };
 
+enum pool_kind {
+    POOL_WHOLE, /* for a new sandbox */
+    POOL_BARE,  /* without a disk, for one that has its own: it wakes */
+    POOL_KINDS
+};
+
 struct pool {
-    struct sandbox *ready[KEEPER_POOL_MAX];
-    size_t ready_count, building;
+    struct shelf {
+        struct sandbox *ready[KEEPER_POOL_MAX];
+        size_t count, building;
+        bool impossible; /* with this image */
+    } shelves[POOL_KINDS];
     bool stopped;     /* shutting down */
     int64_t retry_ms; /* not before this time, after a failure */
     struct timer retry;
@@ -142,7 +151,8 @@ void pool_refill(struct keeper *k);
 void pool_used(struct keeper *k); /* something prepared was taken, by whoever will be busy now */
 /* Enough is left for the moment; then pool_refill is called again when it is over. */
 bool pool_can_wait(struct keeper *k, size_t left, size_t wanted);
-struct sandbox *pool_take(struct keeper *k, const char *image, const struct limits *limits, bool network);
+struct sandbox *pool_take(struct keeper *k, enum pool_kind kind, const char *image,
+                          const struct limits *limits, bool network);
 void pool_failed(struct keeper *k); /* to make one: the next try has to wait */
 void pool_stop(struct keeper *k);
 

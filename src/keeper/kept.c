@@ -58,6 +58,38 @@ void kept_take(struct box *b)
     l->count--;
 }
 
+struct clear_job {
+    struct job job;
+    struct kept_rest rest;
+};
+
+static void rest_done(struct kept_rest *rest)
+{
+    close_fd(&rest->hold);
+    bare_kit_done(&rest->kit);
+}
+
+static void clear_run(struct job *j)
+{
+    rest_done(&container_of(j, struct clear_job, job)->rest);
+}
+
+static void clear_done(struct job *j)
+{
+    free(container_of(j, struct clear_job, job));
+}
+
+void kept_clear(struct keeper *k, const struct kept_rest *rest)
+{
+    struct clear_job *job = calloc(1, sizeof *job);
+    if (!job) {
+        rest_done(&(struct kept_rest){rest->hold, rest->kit});
+        return;
+    }
+    *job = (struct clear_job){.job = {.run = clear_run, .done = clear_done}, .rest = *rest};
+    workers_submit(k->settlers, &job->job, false);
+}
+
 void kept_release(struct keeper *k, size_t leave)
 {
     while (k->kept.count > leave)

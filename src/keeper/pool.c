@@ -3,9 +3,10 @@
  * handing one over.
  *
  * A prepared sandbox has everything but an owner: namespaces, disk, limits, a waiting agent. It is built by
- * the same plan as any other. What is taken is built again in the background, after all starts that somebody
- * waits for; and, as long as half of them are left, only when nothing was taken for a moment: whoever has a
- * new sandbox uses it at once, and building another one beside it would take half the processors away. */
+ * the same plan as any other. Those on the other shelf have no disk: whoever wakes brings one. What is taken
+ * is built again in the background, after all starts that somebody waits for; and, as long as half of them
+ * are left, only when nothing was taken for a moment: whoever has a new sandbox uses it at once, and building
+ * another one beside it would take half the processors away. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "keeper/keeper_internal.h"
@@ -20,6 +21,7 @@ enum { RETRY_MS = 2000, BUILDING_MAX = 4, PAUSE_MS = 10 };
 struct pool_job {
     struct job job;
     struct keeper *keeper;
+    struct shelf *shelf;
     struct sandbox_spec spec;
     struct sandbox *sb;
     struct error error;
@@ -56,18 +58,21 @@ static void job_done(struct job *j)
 {
     struct pool_job *job = container_of(j, struct pool_job, job);
     struct keeper *k = job->keeper;
-    struct pool *p = &k->pool;
+    struct shelf *shelf = job->shelf;
     k->jobs--;
-    p->building--;
-    if (job->sb && (p->stopped || p->ready_count == KEEPER_POOL_MAX)) {
+    shelf->building--;
+    if (job->sb && (k->pool.stopped || shelf->count == KEEPER_POOL_MAX)) {
         discard(k, job->sb);
     } else if (job->sb) {
-        p->ready[p->ready_count++] = job->sb;
-        log_debug("prepared sandbox in slot %u (%zu ready)", job->spec.slot, p->ready_count);
+        shelf->ready[shelf->count++] = job->sb;
+        log_debug("prepared sandbox in slot %u (%zu ready)", job->spec.slot, shelf->count);
     } else {
-        log_warn("cannot prepare a sandbox: %s", job->error.msg);
         keeper_slot_release(k, job->spec.slot);
-        pool_failed(k);
+        shelf->impossible = job->error.code == EOPNOTSUPP && job->spec.bare;
+        if (!shelf->impossible) {
+            log_warn("cannot prepare a sandbox: %s", job->error.msg);
+            pool_failed(k);
+        }
     }
     free(job);
     keeper_idle(k);
@@ -93,42 +98,65 @@ bool pool_can_wait(struct keeper *k, size_t left, size_t wanted)
     return true;
 }
 
-void pool_refill(struct keeper *k)
+/* false: there is no room for more. */
+static bool shelf_refill(struct keeper *k, enum pool_kind kind)
 {
-    struct pool *p = &k->pool;
-    if (p->stopped || clock_mono_ms() < p->retry_ms || keeper_admit(k, NULL) < 0)
-        return;
+    struct shelf *shelf = &k->pool.shelves[kind];
+    size_t wanted = shelf->impossible ? 0 : kind == POOL_BARE ? k->config->bare : k->config->pool;
     /* no more than the builder threads: starts that somebody waits for go first */
-    while (p->building < BUILDING_MAX && p->ready_count + p->building < k->config->pool &&
-           !pool_can_wait(k, p->ready_count, k->config->pool)) {
+    while (shelf->building < BUILDING_MAX && shelf->count + shelf->building < wanted &&
+           !pool_can_wait(k, shelf->count, wanted)) {
         struct pool_job *job = calloc(1, sizeof *job);
         if (!job || keeper_slot_take(k, &job->spec.slot, NULL) < 0) {
             free(job);
-            return;
+            return false;
         }
         job->job = (struct job){.run = job_run, .done = job_done};
         job->keeper = k;
-        job->spec.fresh_disk = true;
-        job->spec.disk = k->next_disk++;
+        job->shelf = shelf;
+        job->spec.bare = kind == POOL_BARE;
+        job->spec.fresh_disk = kind == POOL_WHOLE;
+        job->spec.disk = kind == POOL_WHOLE ? k->next_disk++ : 0;
         job->spec.limits = k->config->limits;
         job->spec.network = k->env.network != NULL;
         (void)snprintf(job->spec.image, sizeof job->spec.image, "%s", k->config->image);
-        p->building++;
+        shelf->building++;
         k->jobs++;
         workers_submit(k->builders, &job->job, false);
     }
+    return true;
+}
+
+static void shelf_clear(struct keeper *k, enum pool_kind kind)
+{
+    struct shelf *shelf = &k->pool.shelves[kind];
+    while (shelf->count)
+        discard(k, shelf->ready[--shelf->count]);
+}
+
+void pool_refill(struct keeper *k)
+{
+    struct pool *p = &k->pool;
+    if (p->stopped || clock_mono_ms() < p->retry_ms || keeper_admit(k, NULL) < 0 ||
+        !shelf_refill(k, POOL_WHOLE))
+        return;
+    if (keeper_slots_scarce(k))
+        shelf_clear(k, POOL_BARE); /* it may be one that the next sandbox cannot use */
+    else if (!shelf_refill(k, POOL_BARE))
+        return;
     berths_refill(k);
 }
 
-struct sandbox *pool_take(struct keeper *k, const char *image, const struct limits *limits, bool network)
+struct sandbox *pool_take(struct keeper *k, enum pool_kind kind, const char *image,
+                          const struct limits *limits, bool network)
 {
-    struct pool *p = &k->pool;
+    struct shelf *shelf = &k->pool.shelves[kind];
     struct sandbox *sb = NULL;
     if (strcmp(image, k->config->image) != 0 || memcmp(limits, &k->config->limits, sizeof *limits) != 0 ||
         network != (k->env.network != NULL))
         return NULL;
-    while (p->ready_count && !sb) {
-        sb = p->ready[--p->ready_count];
+    while (shelf->count && !sb) {
+        sb = shelf->ready[--shelf->count];
         if (!process_alive(sb->pidfd)) {
             discard(k, sb);
             sb = NULL;
@@ -145,7 +173,7 @@ void pool_stop(struct keeper *k)
     p->stopped = true;
     loop_timer_stop(k->loop, &p->retry);
     loop_timer_stop(k->loop, &p->pause);
-    while (p->ready_count)
-        discard(k, p->ready[--p->ready_count]);
+    shelf_clear(k, POOL_WHOLE);
+    shelf_clear(k, POOL_BARE);
     berths_stop(k);
 }

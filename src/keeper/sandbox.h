@@ -43,7 +43,23 @@ struct sandbox_spec {
     bool ipv6;                                 /* likewise: its link has an IPv6 address */
     bool sidecar; /* ... and with this, every connection out of it ends at KEEPER_PORT_CATCHER */
     bool owned;   /* it is claimed at once, and has no record until then */
+    bool bare;    /* without a disk: its root is the image, read-only, until somebody moves in */
 };
+
+/* What moving into a bare sandbox needs, and leaves behind; -1: none. */
+struct bare_kit {
+    int userns; /* of the sandbox */
+    int lower;  /* the image for it, mounted once more */
+    int disk;   /* the mount that its root was made with */
+    int guest;  /* the process that has been inside, and may not have ended quite */
+};
+#define BARE_KIT_NONE  \
+    (struct bare_kit)  \
+    {                  \
+        -1, -1, -1, -1 \
+    }
+/* Every mount takes the kernel a moment: for whoever has one. */
+void bare_kit_done(struct bare_kit *kit);
 
 struct sandbox {
     struct sandbox_spec spec;
@@ -57,9 +73,11 @@ struct sandbox {
     unsigned control_count;
     struct cgroup *cgroup;
     bool low;    /* the agent and who it starts are in the workload's groups, see lift.c */
-    int disk_fd; /* the root of its disk, or -1 (adopted) */
+    int disk_fd; /* the root of its disk, or -1 (adopted, bare) */
+    struct bare_kit kit;
     unsigned loop_index;
     bool young;    /* its disk is so still, see settle.c */
+    bool pristine; /* ... and has nothing in place of the image's programs */
     bool adopted;  /* not our child: its exit status is not ours to read ... */
     int told_exit; /* ... but the agent tells it before it ends; -1: not yet */
 };
@@ -68,6 +86,10 @@ struct sandbox {
  * where said. */
 int sandbox_start(struct keeper_env *env, const struct sandbox_spec *spec, struct sandbox **ret,
                   struct error *reterr);
+/* Gives a bare sandbox, which nobody has claimed, the disk, volumes and name of spec; slot, limits and
+ * network are those it has. A failure ends it and frees sb; -ESRCH: it was dead. */
+int sandbox_move_in(struct keeper_env *env, struct sandbox *sb, const struct sandbox_spec *spec,
+                    struct error *reterr);
 /* Takes over what an earlier keeper left in a slot. -ENOENT: nothing alive there that is ours. */
 int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, struct error *reterr);
 /* Ends every process (SIGTERM to the agent first if polite_ms > 0), gives back groups, sockets, devices.

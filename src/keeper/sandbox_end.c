@@ -171,7 +171,8 @@ int sandbox_claim(struct keeper_env *env, struct sandbox *sb, const char *id, in
     if (r < 0)
         return r;
     (void)snprintf(sb->id, sizeof sb->id, "%s", id);
-    r = control_send(sb, CONTROL_BOOT, env_fd, reterr); /* first: it has something to do meanwhile */
+    r = control_send(sb, sb->pristine ? CONTROL_BOOT_PRISTINE : CONTROL_BOOT, env_fd,
+                     reterr); /* first: it has something to do meanwhile */
     return r < 0 ? r : sandbox_record(dir, sb, reterr);
 }
 
@@ -255,6 +256,17 @@ static bool disk_stays(struct keeper_env *env, struct sandbox *sb, int watch, st
     return false;
 }
 
+void bare_kit_done(struct bare_kit *kit)
+{
+    while (kit->guest >= 0 && waitid(P_PIDFD, (id_t)kit->guest, &(siginfo_t){0}, WEXITED) < 0 &&
+           errno == EINTR)
+        ;
+    close_fd(&kit->guest);
+    close_fd(&kit->disk);
+    close_fd(&kit->lower);
+    close_fd(&kit->userns);
+}
+
 void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, bool keep_disk,
                   struct disk_hold *ret_hold)
 {
@@ -271,6 +283,7 @@ void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, boo
     if (!wait_exit(sb->pidfd, END_TIMEOUT_MS))
         log_warn("the first process of slot %u does not end", sb->spec.slot);
     close_fd(&sb->control_fd);
+    bare_kit_done(&sb->kit);
     if (!keep_disk && sb->disk_fd >= 0)
         disk_abandon(sb->disk_fd);
     bool stays = watch >= 0 && disk_stays(env, sb, watch, ret_hold);
@@ -279,7 +292,7 @@ void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, boo
     while (!sb->adopted && /* behind everything that could still end it */
            waitid(P_PIDFD, (id_t)sb->pidfd, &(siginfo_t){0}, WEXITED | WNOHANG) < 0 && errno == EINTR)
         ;
-    if (keep_disk && !stays) {
+    if (keep_disk && sb->spec.disk && !stays) {
         struct error e = {0};
         disk_wait_unused(env->disks, sb->loop_index);
         if (disk_flush(env->disks, sb->spec.disk, &e) < 0) /* it may still be young */
@@ -319,6 +332,7 @@ int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, s
     if (!sb)
         return error_sys(reterr, ENOMEM, "adopt a sandbox");
     sb->control_fd = sb->disk_fd = sb->told_exit = -1;
+    sb->kit = BARE_KIT_NONE;
     r = cgroup_adopt(env->cgroups, slot, &sb->cgroup, reterr);
     if (r < 0) {
         free(sb);

@@ -69,13 +69,13 @@ class Daemon:
     network = "none"  # the rules of the machine the tests run on are not theirs to change: see lab.py
     prefix = ()
 
-    def __init__(self, name, args=(), env=None, pool=1, auth=True, berths=0, run_in=None):
+    def __init__(self, name, args=(), env=None, pool=1, auth=True, berths=0, bare=0, run_in=None):
         self.name = name
         self.dir = tempfile.mkdtemp(prefix=f"silica-{name}-")
         self.data = self.dir + "/data"
         self.run_dir = tempfile.mkdtemp(prefix=f"silica-{name}-", dir=run_in) if run_in else self.dir + "/run"
         self.instance = f"{name}-{os.getpid()}"
-        self.args, self.env, self.pool, self.berths, self.auth = list(args), dict(env or {}), pool, berths, auth
+        self.args, self.env, self.pool, self.berths, self.bare, self.auth = list(args), dict(env or {}), pool, berths, bare, auth
         self.proc = self.port = None
         self.log_path = self.dir + "/log"
 
@@ -86,7 +86,7 @@ class Daemon:
         log = open(self.log_path, "ab")
         self.proc = subprocess.Popen(
             [*self.prefix, BIN, "serve", "--data", self.data, "--run", self.run_dir, "--images", IMAGES, "--agent", AGENT,
-             "--listen", f"127.0.0.1:{self.port}", "--instance", self.instance, "--pool", str(self.pool), "--berths", str(self.berths),
+             "--listen", f"127.0.0.1:{self.port}", "--instance", self.instance, "--pool", str(self.pool), "--berths", str(self.berths), "--bare", str(self.bare),
              *(["--network", self.network] if self.network else []), "--token", TOKEN, "--log-level", "debug", *self.args],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=full)
         log.close()

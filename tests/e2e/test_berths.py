@@ -150,7 +150,7 @@ def test_a_berth_that_dies_with_words_unread(daemon_factory):
         asleep(d, "a")
 
 
-@pytest.mark.parametrize("step", range(12))
+@pytest.mark.parametrize("step", range(13))
 def test_a_failed_start_leaves_no_berth(daemon_factory, step):
     d = daemon_factory("wreck", pool=0, berths=1).start(env={"SILICA_FAIL": f"start:{step}"})
     wait_for(lambda: waiting(d) == 1, what="a berth")

@@ -80,7 +80,7 @@ def rate_of(result, name, begin=0.0, end=None):
 def settled(host, daemon, pool):
     """What is left of a daemon's sandboxes beyond its pool once nothing is under way any more."""
     def beyond():
-        return [max(0, len(daemon.slots()) - pool - daemon.berths), *(max(0, len(x) - pool) for x in (daemon.loops(), daemon.disks()))]
+        return [max(0, len(daemon.slots()) - pool - daemon.berths - daemon.bare), *(max(0, len(x) - pool) for x in (daemon.loops(), daemon.disks()))]
 
     try:
         host.silica.wait_for(lambda: not any(beyond()), 20)

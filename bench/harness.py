@@ -227,7 +227,7 @@ RUN_IN = "/dev/shm"  # in memory, as /run is on every Debian machine, though not
 
 
 def berths(pool):
-    """As many as a daemon has by default; a daemon without a pool has nothing prepared at all."""
+    """As many as a daemon has by default, and as many bare sandboxes; a daemon without a pool has nothing prepared at all."""
     return 2 if pool else 0
 
 
@@ -250,20 +250,20 @@ class Host:
 
     def daemon(self, pool):
         if pool not in self.daemons:
-            d = self.silica.Daemon(f"bench{pool}", pool=pool, berths=berths(pool), run_in=RUN_IN, args=[
+            d = self.silica.Daemon(f"bench{pool}", pool=pool, berths=berths(pool), bare=berths(pool), run_in=RUN_IN, args=[
                 "--log-level", "warn", "--uid-base", str(0x40000000 + 0x8000000 * len(self.daemons)), "--slots", "2000"])
             self.daemons[pool] = d
             d.start()
         d = self.daemons[pool]
-        self.silica.wait_for(lambda: len(d.slots()) >= pool + berths(pool), 60, f"a full pool of {pool}")
+        self.silica.wait_for(lambda: len(d.slots()) >= pool + 2 * berths(pool), 60, f"a full pool of {pool}")
         return d
 
     def special_daemon(self, name, pool, args, uid_base=0x60000000):
         """One with settings of its own; whoever asks for it cleans it up."""
-        d = self.silica.Daemon(f"bench-{name}", pool=pool, berths=berths(pool), run_in=RUN_IN, args=["--log-level", "warn", "--uid-base", str(uid_base), *args])
+        d = self.silica.Daemon(f"bench-{name}", pool=pool, berths=berths(pool), bare=berths(pool), run_in=RUN_IN, args=["--log-level", "warn", "--uid-base", str(uid_base), *args])
         self.undo.append(d.cleanup)
         d.start()
-        self.silica.wait_for(lambda: len(d.slots()) >= pool + berths(pool), 60, f"a full pool of {pool}")
+        self.silica.wait_for(lambda: len(d.slots()) >= pool + 2 * berths(pool), 60, f"a full pool of {pool}")
         return d
 
     def close_daemon(self, pool):

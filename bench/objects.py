@@ -69,7 +69,7 @@ def thaw_and_wake(host):
                                                                        "unknown, nothing prepared": bald}, "running")
     report.target("thaw: more than warm, p50", percentile(thawed, 50) - percentile(warm, 50), 1.0)
     report.times("Putting a sandbox to sleep", {"until answered": slept}, "until answered")
-    report.note("what sleeps has a disk of its own, which no prepared sandbox has: waking builds its root and starts agent and shell, in a berth")
+    report.note("what sleeps has a disk of its own, which no prepared sandbox has: waking makes a root of it, for a sandbox that waits without one")
     report.target("wake from sleep: x cold start, nothing prepared", percentile(woken, 50) / percentile(bald, 50), 1.0, "x")
     report.target("wake from sleep: x cold start from the pool", percentile(woken, 50) / percentile(cold, 50), 1.0, "x")
     daemon.cleanup()

@@ -7,7 +7,9 @@
  *
  *   start   the steps of a sandbox's creation (sandbox.c) ...
  *   berth   ... and of its first half (berth.c)
- *   orphan  the process of a berth that is being taken is killed (only a failure)
+ *   move    the steps of moving into a bare one (sandbox.c)
+ *   orphan  the process of a berth or bare sandbox that is being taken is killed (only a failure) ...
+ *   claim   ... or that of a sandbox that is to be given to the first who asks (only a failure)
  *   lift    the move of an agent out of the workload's groups (only a crash)
  *   end     its removal: 0 asked for, 1 out of the ledger, 2 without processes, 3 without disk (only a crash)
  *   adopt   a sandbox found at start: 0 it runs, 1 it has its box (only a crash)

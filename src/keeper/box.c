@@ -17,6 +17,7 @@
 #include "keeper/berth.h"
 #include "keeper/box_internal.h"
 #include "keeper/record.h"
+#include "keeper/sandbox_internal.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -71,7 +72,7 @@ struct box *box_new(struct keeper *k, const struct ledger_row *row)
     return b;
 }
 
-static void pending_free(struct pending *p)
+void pending_free(struct pending *p)
 {
     if (!p)
         return;
@@ -232,6 +233,18 @@ static void committed(void *arg, const struct error *e)
         box_next(b);
 }
 
+/* What is asked for is the next life: this one is over. */
+static void box_start_again(struct box *b)
+{
+    struct pending *p = take_ptr(b->current);
+    p->next = b->first;
+    b->first = p;
+    if (!p->next)
+        b->last = &p->next;
+    b->queued++;
+    box_end(b, 0, disk_of_nobody(b), ended);
+}
+
 /* The sandbox belongs to the id from here on. */
 void box_started(struct box *b, struct sandbox *sb)
 {
@@ -239,11 +252,19 @@ void box_started(struct box *b, struct sandbox *sb)
     struct error e = {0};
     auto_close int fd = -1;
     b->sb = sb;
+    if (b->current && !b->current->again && failpoint_hit("claim", 0, NULL) < 0)
+        sandbox_kill(sb);
     int r = sandbox_claim(&k->env, sb, b->row.id, b->current ? b->current->fd : -1, &e);
     if (r == 0)
         r = sandbox_connect(&k->env, sb, &fd, &e);
     if (r == 0 && (r = watch(b)) < 0)
         (void)error_sys(&e, -r, "watch the sandbox");
+    if ((r == -EPIPE || r == -ECONNRESET || r == -ECONNREFUSED) && b->current && !b->current->again) {
+        log_warn("start of sandbox %s: %s; once more", b->row.id, e.msg);
+        b->current->again = true;
+        box_start_again(b);
+        return;
+    }
     if (r < 0) {
         log_error("start of sandbox %s: %s", b->row.id, e.msg);
         box_reply_current(b, &e, -1);
@@ -364,14 +385,8 @@ static void box_connect(struct box *b)
     int r = sandbox_connect(&b->keeper->env, b->sb, &fd, &e);
     if (r == -ECONNREFUSED || r == -EAGAIN) {
         /* its agent is dead, and the kernel has not come round to telling us, or it has let thousands wait in
-         * front of its door: what is asked for is the next life */
-        struct pending *p = take_ptr(b->current);
-        p->next = b->first;
-        b->first = p;
-        if (!p->next)
-            b->last = &p->next;
-        b->queued++;
-        box_end(b, 0, disk_of_nobody(b), ended);
+         * front of its door */
+        box_start_again(b);
         return;
     }
     if (r < 0)
@@ -450,52 +465,6 @@ static void box_destroy(struct box *b)
                  &b->exit_source); /* its own end must not become a second job beside this one */
         ledger_delete(b->keeper->ledger, b->row.id, row_deleted, b);
     }
-}
-
-/* ---- an image made of it */
-
-static void saved(void *arg)
-{
-    struct box *b = arg;
-    if (!b->saving) { /* it sleeps */
-        b->state = BOX_STOPPED;
-        kept_put(b);
-        box_next(b);
-        return;
-    }
-    struct error e;
-    b->saving = b->changing = false;
-    if (!b->frozen && cgroup_freeze(b->sb->cgroup, false, &e) < 0)
-        log_error("sandbox %s does not go on after it was saved: %s", b->row.id, e.msg);
-    box_end_if_wanted(b);
-    box_next(b);
-}
-
-/* A sandbox that runs stands still while its disk is read; one that sleeps cannot be woken meanwhile. */
-static void box_save(struct box *b)
-{
-    struct keeper *k = b->keeper;
-    struct pending *p = take_ptr(b->current);
-    struct error e = {0};
-    bool runs = b->sb != NULL, sleeps = false, mounted = runs || b->hold.fd >= 0;
-    if (b->is_new)
-        (void)error_set(&e, ENOENT, "there is no such sandbox");
-    else if (b->changing)
-        (void)error_set(&e, EAGAIN, "the sandbox is being changed or saved");
-    else if (runs && !b->frozen)
-        (void)cgroup_freeze(b->sb->cgroup, true, &e);
-    if (e.code)
-        keeper_image_save_refuse(k, &p->request, &e);
-    else if (keeper_image_start(k, &p->request, &p->fd, b->row.image, b->row.disk, mounted, saved, b) == 0)
-        *(runs ? &b->saving : &sleeps) = true;
-    if (sleeps) {
-        kept_take(b);
-        b->state = BOX_BUSY;
-    } else if (b->saving)
-        b->changing = true;
-    else if (runs && !b->changing && !b->frozen)
-        (void)cgroup_freeze(b->sb->cgroup, false, NULL); /* refused, or it did not come to a stop */
-    pending_free(p);
 }
 
 /* Serves the queue until something keeps the box busy; frees a box that is nothing any more: the last call on

@@ -57,6 +57,10 @@ void box_next(struct box *b);
 void box_end_if_wanted(struct box *b);
 void box_lift(struct box *b); /* lift.c: it runs, and may be low */
 
+void pending_free(struct pending *p); /* NULL is fine */
+/* box_save.c */
+void box_save(struct box *b); /* the request behind it is the current one */
+
 /* Unmounts the disk of one that sleeps; it is BUSY meanwhile. */
 void box_let_go(struct box *b);
 

@@ -16,7 +16,8 @@ struct box;
 
 struct pending { /* a request that waits for its box */
     struct keeper_request request;
-    int fd; /* environment or -1 */
+    int fd;     /* environment or -1 */
+    bool again; /* what was started for it was dead when it was to be claimed */
     struct pending *next;
 };
 

@@ -27,7 +27,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
 enum { ENV_MAX = IMAGE_ENV_MAX + 8 };
@@ -105,7 +104,7 @@ static int step_bare(struct build *b, struct error *reterr)
     b->child = &b->move;
     b->userns = b->sb->kit.userns;
     if (failpoint_hit("orphan", 0, NULL) < 0)
-        (void)kill(b->sb->pid, SIGKILL);
+        sandbox_kill(b->sb);
     return 0;
 }
 
@@ -275,16 +274,18 @@ static int bare_root(struct build *b, int *ret, struct error *reterr)
     return r < 0 ? r : rootfs_bare(&b->image, b->userns, ret, reterr);
 }
 
-/* Programs, libraries and what the dynamic linker adds to them are the image's. */
+/* Programs, libraries and what the dynamic linker adds to them are the image's. No link of the sandbox's is
+ * followed. */
 static bool is_pristine(int disk)
 {
     static const char *const names[] = {"usr",   "bin",    "lib",  "lib32",
                                         "lib64", "libx32", "sbin", "etc/ld.so.preload"};
-    struct stat st;
-    auto_close int upper = openat(disk, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (fstatat(upper, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+    auto_close int upper = open_beneath(disk, "upper", O_PATH | O_DIRECTORY);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        auto_close int there = upper < 0 ? upper : open_beneath(upper, names[i], O_PATH);
+        if (there != -ENOENT)
             return false;
+    }
     return true;
 }
 

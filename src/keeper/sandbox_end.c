@@ -219,6 +219,12 @@ static bool wait_exit(int pidfd, int timeout_ms)
     return poll_patiently(&p, 1, timeout_ms) > 0;
 }
 
+void sandbox_kill(const struct sandbox *sb)
+{
+    (void)syscall(SYS_pidfd_send_signal, sb->pidfd, SIGKILL, NULL, 0);
+    (void)wait_exit(sb->pidfd, END_TIMEOUT_MS);
+}
+
 /* Tells when the kernel has unmounted the sandbox's root. To be asked while its first process lives; -1: it
  * cannot be told. */
 static int root_watch(const struct sandbox *sb)

@@ -92,6 +92,8 @@ def test_nothing_tells_it_from_another(daemon_factory):
     ("touch /usr/bin/bash", False),
     ("touch /etc/ld.so.preload", False),
     ("cp /etc/passwd /etc/copy", True),
+    ("cp -a /etc /other && mv /etc /gone && ln -s other /etc", True),
+    ("mkdir /other && echo > /other/ld.so.preload && mv /etc /gone && ln -s /other /etc", False),
 ])
 def test_a_shell_that_the_disk_has_replaced(single, change, same):
     d = single
@@ -173,6 +175,18 @@ def test_one_that_dies_when_it_is_taken(daemon_factory):
         asleep(d, "a")
     d.destroy("a")
     wait_for(lambda: only_bare(d, 1), what="a bare sandbox only")
+
+
+@pytest.mark.parametrize("pool, bare", [(1, 0), (0, 1)])
+def test_one_that_dies_when_it_is_claimed(daemon_factory, pool, bare):
+    """It is dead when it is to hear whose it is: there is another one."""
+    d = daemon_factory("late", pool=pool, bare=bare).start(env={"SILICA_FAIL": "claim:0"})
+    for i in range(3):
+        wait_for(lambda: len(shells(d)) == 1, what="a prepared sandbox")
+        assert d.out("a", "echo x >> /workspace/f; wc -l < /workspace/f", env={"A": "1"}) == str(i + 1)
+        asleep(d, "a")
+    d.destroy("a")
+    wait_for(lambda: len(d.slots()) == 1 and len(d.disks()) == pool, what="a prepared sandbox only")
 
 
 @pytest.mark.parametrize("step", range(STEPS))

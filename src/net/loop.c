@@ -9,6 +9,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -17,11 +18,11 @@ enum {
     BATCH = 64,
     SIGNALS_MAX = 8,
     TIMERS_FIRST = 64,
-    SOON_US = 100 * 1000,      /* a deadline that is farther away may be late by the time a batch takes */
-    HABITS = 2,                /* of a conversation: who asks and who answers */
-    SOON_ENOUGH = 16,          /* so often in a row, and the next wait is watched */
-    INTERRUPTED_US = 1000,     /* a look that took so long: somebody else wanted the processor, */
-    LEFT_ALONE_US = 50 * 1000, /* and gets it */
+    SOON_US = 100 * 1000,       /* a deadline that is farther away may be late by the time a batch takes */
+    HABITS = 2,                 /* of a conversation: who asks and who answers */
+    SOON_ENOUGH = 16,           /* so often in a row, and the next wait is watched */
+    INTERRUPTED_US = 1000,      /* a look that took so long: somebody else wanted the processor, */
+    LEFT_ALONE_US = 200 * 1000, /* and gets it */
 };
 
 struct signal_entry {
@@ -292,6 +293,7 @@ static int watch(struct loop *l, struct habit *h, int64_t began)
 {
     int n;
     for (int64_t now = began, before; (n = epoll_wait(l->epfd, l->batch, BATCH, 0)) == 0;) {
+        (void)sched_yield(); /* who is to answer may be waiting for this very processor */
         before = now;
         now = clock_mono_us();
         if (now - before >= INTERRUPTED_US)
@@ -305,8 +307,8 @@ static int watch(struct loop *l, struct habit *h, int64_t began)
 }
 
 /* Who falls asleep is woken, which takes longer than many an answer. So the waits of a conversation that goes
- * to and fro without a pause are spent looking, as long as it is the only one and nobody else needs the
- * processor; whoever does finds it taken for `patience_us` at most. */
+ * to and fro without a pause are spent looking, as long as it is the only one. Who else wants the processor
+ * gets it at once, and if he keeps it, for good. */
 static int await_events(struct loop *l, int timeout_ms)
 {
     struct habit *h = take_ptr(l->habit);

@@ -108,10 +108,17 @@ static int step_bare(struct build *b, struct error *reterr)
     return 0;
 }
 
-/* It may be half-way into its new root. */
+/* It may be half-way into its new root. What is left of its network goes as with a berth: behind its
+ * processes. */
 static void undo_bare(struct build *b)
 {
-    sandbox_stop(b->env, take_ptr(b->sb), 0, false, NULL);
+    struct sandbox *sb = take_ptr(b->sb);
+    const struct sandbox_spec had = sb->spec;
+    sandbox_stop(b->env, sb, 0, false, NULL);
+    if (!had.network)
+        return;
+    network_disconnect(b->env->network, had.slot, &had.terms);
+    network_link_delete(b->env->network, had.slot);
 }
 
 static int step_disk(struct build *b, struct error *reterr)
@@ -474,11 +481,8 @@ int sandbox_move_in(struct keeper_env *env, struct sandbox *sb, const struct san
     struct build b;
     build_init(&b, env, spec, sb);
     int r = carry_out(&b, move_plan, ARRAY_SIZE(move_plan), reterr);
-    if (r < 0) {
-        if (b.sb) /* it failed before that was looked at */
-            sandbox_stop(env, b.sb, 0, false, NULL);
-        return r;
-    }
+    if (r < 0)
+        return r; /* its first step is undone in any case, and with it the sandbox */
     bool ipv6 = sb->spec.ipv6;
     sb->spec = *spec;
     sb->spec.ipv6 = ipv6;

@@ -353,6 +353,31 @@ def test_HYG_02_REC_02_half_made_networks_are_taken_back(own_lab, lab_daemon, ho
         wait_for(lambda: own_lab.state() == before, what="the host as it was")
 
 
+def test_a_failed_move_takes_its_network_along(own_lab, lab_daemon):
+    """A bare sandbox has a link and its place in the filter before anybody moves in."""
+    d = lab_daemon("netmove", args=["--network-pool", "172.26.0.0/16"], pool=0, bare=1)
+    for step in ("move:0", "move:6", "orphan:0"):
+        d.start(env={"SILICA_FAIL": step})
+        wait_for(lambda: len(links(d)) == len(boxes(d)) == 1, what="a bare sandbox")
+        old = boxes(d)
+        status = d.request("PUT", "/v1/sandbox/x", {}).status
+        assert status == (201 if step == "orphan:0" else 500)
+        if status == 201:
+            assert d.probe("x", [f"tcp {SITE} 80"])[f"tcp {SITE} 80"] == "hello"
+            d.destroy("x")
+        wait_for(lambda: len(links(d)) == len(boxes(d)) == 1 and boxes(d) != old, what=f"the next bare sandbox only, after {step}")
+        d.stop()
+
+
+def test_who_moves_in_has_its_network(lab_daemon):
+    d = lab_daemon("netbare", args=["--network-pool", "172.25.0.0/16"], pool=0, bare=1).start()
+    for _ in range(3):
+        wait_for(lambda: d.slots(), what="a bare sandbox")
+        assert d.probe("x", [f"tcp {SITE} 80"])[f"tcp {SITE} 80"] == "hello"
+        assert d.request("POST", "/v1/sandbox/x/sleep").status == 200
+        wait_for(lambda: len(boxes(d)) == 1, what="the bare one's place only")
+
+
 def test_a_daemon_without_network_takes_it_from_those_it_adopts(own_lab, lab_daemon):
     d = lab_daemon("netoff", args=["--network-pool", "172.27.0.0/16"], pool=0)
     before = own_lab.state()

@@ -172,27 +172,21 @@ def test_one_that_died_is_not_used(inn):
     assert inn.out("a", "echo fine") == "fine"
 
 
-def test_one_that_dies_when_it_is_taken(daemon_factory):
-    """Whoever wants a sandbox does not notice."""
-    d = daemon_factory("evicted", pool=0, bare=1).start(env={"SILICA_FAIL": "orphan:0"})
+@pytest.mark.parametrize("when, kind", [("orphan", "berths"), ("orphan", "bare"), ("claim", "bare"), ("claim", "pool")])
+def test_one_that_dies_when_it_is_taken(daemon_factory, when, kind):
+    """... or is to hear whose it is. Whoever wants a sandbox does not notice."""
+    d = daemon_factory("evicted", **{"pool": 0, kind: 1}).start(env={"SILICA_FAIL": f"{when}:0"})
+    disks = int(kind == "pool")
+
+    def ready():
+        return len(d.slots()) == 1 and len(d.disks()) - disks in (0, 1) and len(shells(d) if kind != "berths" else sandbox_processes(d)) == 1
+
     for i in range(3):
-        prepared(d, 1)
+        wait_for(ready, what="what is prepared")
         assert d.out("a", "echo x >> /workspace/f; wc -l < /workspace/f") == str(i + 1)
         asleep(d, "a")
     d.destroy("a")
-    wait_for(lambda: only_bare(d, 1), what="a bare sandbox only")
-
-
-@pytest.mark.parametrize("pool, bare", [(1, 0), (0, 1)])
-def test_one_that_dies_when_it_is_claimed(daemon_factory, pool, bare):
-    """It is dead when it is to hear whose it is: there is another one."""
-    d = daemon_factory("late", pool=pool, bare=bare).start(env={"SILICA_FAIL": "claim:0"})
-    for i in range(3):
-        wait_for(lambda: len(shells(d)) == 1, what="a prepared sandbox")
-        assert d.out("a", "echo x >> /workspace/f; wc -l < /workspace/f", env={"A": "1"}) == str(i + 1)
-        asleep(d, "a")
-    d.destroy("a")
-    wait_for(lambda: len(d.slots()) == 1 and len(d.disks()) == pool, what="a prepared sandbox only")
+    wait_for(lambda: ready() and len(d.disks()) == disks, what="what is prepared, and nothing else")
 
 
 @pytest.mark.parametrize("step", range(STEPS))

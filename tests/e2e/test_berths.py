@@ -125,17 +125,6 @@ def test_a_berth_that_died_is_not_used(quay):
     assert quay.out("a", "echo fine") == "fine"
 
 
-def test_a_berth_that_dies_when_it_is_taken(daemon_factory):
-    """Whoever wants a sandbox does not notice."""
-    d = daemon_factory("orphan", pool=0, berths=1).start(env={"SILICA_FAIL": "orphan:0"})
-    for i in range(3):
-        wait_for(lambda: waiting(d) == 1, what="a berth")
-        assert d.out("a", "echo x >> /workspace/f; wc -l < /workspace/f") == str(i + 1)
-        asleep(d, "a")
-    d.destroy("a")
-    wait_for(lambda: waiting(d) == 1 and len(d.slots()) == 1 and not d.disks(), what="the berth only")
-
-
 def test_a_berth_that_dies_with_words_unread(daemon_factory):
     """The process is stopped, so that it reads nothing of what it is told, and killed at ever later moments."""
     d = daemon_factory("deaf", pool=0, berths=1).start()

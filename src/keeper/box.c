@@ -309,11 +309,10 @@ static void build_done(struct job *j)
     k->jobs--;
     if (job->sb) {
         struct sandbox *sb = job->sb;
-        struct kept_rest rest = {.hold = take_fd(b->hold.fd), /* the sandbox's own mount holds the disk now */
-                                 .kit = sb->kit};
+        struct bare_kit kit = sb->kit;
         sb->kit = BARE_KIT_NONE;
         box_started(b, sb);
-        kept_clear(k, &rest);
+        kept_clear(k, &kit);
     } else {
         log_error("start of sandbox %s: %s", b->row.id, job->error.msg);
         keeper_slot_release(k, job->spec.slot);
@@ -348,7 +347,7 @@ static int build_submit(struct box *b, struct error *reterr)
     job->job = (struct job){.run = build_run, .done = build_done};
     job->box = b;
     job->spec.fresh_disk = b->is_new;
-    job->spec.disk = b->is_new ? k->next_disk++ : b->row.disk;
+    job->spec.disk = b->is_new ? spare_disks_take(k, &b->row.limits, &b->hold) : b->row.disk;
     job->spec.limits = b->row.limits;
     job->spec.network = b->network;
     job->spec.sidecar = b->sidecar;
@@ -583,7 +582,7 @@ void box_forget_all(struct keeper *k)
             if (b->sb) { /* runs on without us */
                 close_fd(&b->sb->pidfd);
                 close_fd(&b->sb->control_fd);
-                close_fd(&b->sb->disk_fd);
+                close_fd(&b->sb->hold.fd);
                 bare_kit_done(&b->sb->kit);
                 cgroup_forget(b->sb->cgroup);
                 free(b->sb);

@@ -67,11 +67,7 @@ void box_let_go(struct box *b);
 /* kept.c */
 void kept_put(struct box *b); /* it is STOPPED; does nothing if its disk is not held */
 /* What a sandbox that has woken does not need any more. Gone at once or soon: the kernel takes its time. */
-struct kept_rest {
-    int hold;
-    struct bare_kit kit;
-};
-void kept_clear(struct keeper *k, const struct kept_rest *rest);
+void kept_clear(struct keeper *k, struct bare_kit *kit);
 void kept_take(struct box *b); /* it becomes BUSY, and what is held is the job's; fine when not listed */
 
 /* box_request.c */

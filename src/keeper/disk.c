@@ -352,12 +352,17 @@ int disk_store_free_bytes(struct disk_store *s, uint64_t *ret)
     return 0;
 }
 
+dev_t disk_device_number(unsigned index)
+{
+    return makedev(LOOP_MAJOR, index);
+}
+
 /* Device nodes of our own: a host whose /dev is not devtmpfs has only the few that were made at boot. */
 int disk_loop_open(struct disk_store *s, unsigned index, int flags)
 {
     char name[24];
     (void)snprintf(name, sizeof name, "loop%u", index);
-    if (mknodat(s->scratch_fd, name, S_IFBLK | 0600, makedev(LOOP_MAJOR, index)) < 0 && errno != EEXIST)
+    if (mknodat(s->scratch_fd, name, S_IFBLK | 0600, disk_device_number(index)) < 0 && errno != EEXIST)
         return -errno;
     int fd = openat(s->scratch_fd, name, flags | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : fd;
@@ -399,7 +404,7 @@ static int attach_free(struct disk_store *s, int image, const char *label, bool 
                 break;
         }
         *ret = (struct disk_device){
-            .fd = take_fd(fd), .index = (unsigned)index, .dev = makedev(LOOP_MAJOR, (unsigned)index)};
+            .fd = take_fd(fd), .index = (unsigned)index, .dev = disk_device_number((unsigned)index)};
         disk_device_known(s, (unsigned)index);
         return 0;
     }
@@ -459,7 +464,7 @@ static bool loop_matches(const struct disk_loop *l, void *arg)
         return true;
     int fd = fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
     f->result = fd < 0 ? -errno : 0;
-    *f->ret = (struct disk_device){.fd = fd, .index = l->index, .dev = makedev(LOOP_MAJOR, l->index)};
+    *f->ret = (struct disk_device){.fd = fd, .index = l->index, .dev = disk_device_number(l->index)};
     return false;
 }
 
@@ -561,13 +566,14 @@ int disk_flush(struct disk_store *s, uint64_t number, struct error *reterr)
 
 /* The kernel announces a shutdown on the console, which on a serial line takes 2 ms of processor time: it
  * pays only when there is much that the unmount would write. */
-void disk_abandon(int fd)
+void disk_abandon(const struct disk_hold *h)
 {
     enum { GOING_NO_LOG_FLUSH = 2, LITTLE_BYTES = 16 << 20 };
     unsigned flags = GOING_NO_LOG_FLUSH;
     struct statvfs v;
-    if (fstatvfs(fd, &v) == 0 && (v.f_blocks - v.f_bfree) * v.f_frsize < LITTLE_BYTES)
+    if (fstatvfs(h->fd, &v) == 0 && (v.f_blocks - v.f_bfree) * v.f_frsize < LITTLE_BYTES)
         return;
+    auto_close int fd = openat(h->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     (void)ioctl(fd, _IOR('X', 125, unsigned),
                 &flags); /* EXT4_IOC_SHUTDOWN; refused, the unmount only takes longer */
 }

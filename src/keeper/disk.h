@@ -17,6 +17,13 @@ struct disk_device {
     dev_t dev;
 };
 
+/* The keeper's own mount of a disk, with the host's ids. It may outlive the sandbox: the next one need not
+ * wait for a mount. */
+struct disk_hold {
+    int fd;         /* detached; -1: it is not mounted */
+    unsigned index; /* its loop device */
+};
+
 /* dir_fd: a directory of the keeper's own; scratch_fd: a private tmpfs for device nodes. Both stay the
  * caller's. */
 int disk_store_open(int dir_fd, int scratch_fd, struct disk_store **ret, struct error *reterr);
@@ -50,32 +57,33 @@ int disk_mount(const struct disk_device *d, int userns_fd, bool discard, bool yo
                struct error *reterr);
 /* Ends the youth of a mounted disk; root_fd: its root directory. Slow: for a worker. */
 int disk_settle(struct disk_store *s, uint64_t number, unsigned index, int root_fd, struct error *reterr);
-/* The same for one that is not mounted any more. */
+/* Likewise for one that is not mounted any more. */
 int disk_flush(struct disk_store *s, uint64_t number, struct error *reterr);
-/* The file system below fd forgets whatever is not on disk yet: for a disk that is about to be removed, so
+/* The file system forgets whatever is not on disk yet: for a disk that is about to be removed, so
  * that its unmount does not write it first. */
-void disk_abandon(int fd);
+void disk_abandon(const struct disk_hold *h);
 /* disk_trim.c: loop devices that were added for our disks and are free again. An index of an earlier keeper's
  * life has to be made known. */
 void disk_device_known(struct disk_store *s, unsigned index);
+dev_t disk_device_number(unsigned index);
 /* Removes up to `most` of those beyond what is kept for the next disks; returns how many. 40 ms each: for a
  * worker. */
 unsigned disk_trim(struct disk_store *s, unsigned most);
 /* All of them, with some threads, when nobody else uses the store. */
 void disk_trim_all(struct disk_store *s);
-/* disk_hold.c: a disk without a sandbox that stays mounted: its next one need not wait for a mount. */
-struct disk_hold {
-    int fd;         /* -1: it is not */
-    unsigned index; /* its loop device */
-};
-/* Everything on the disk is durable on return. root_fd: its root directory; young: it is settled first. Slow:
- * for a worker. */
-int disk_hold(struct disk_store *s, uint64_t number, unsigned index, int root_fd, bool young,
-              struct disk_hold *ret, struct error *reterr);
-int disk_attach_held(struct disk_store *s, const struct disk_hold *h, struct disk_device *ret,
-                     struct error *reterr);
+/* disk_hold.c */
+/* The same file system once more, detached, with the ids of the user namespace. */
+int disk_view(struct disk_store *s, const struct disk_hold *h, int userns_fd, bool young, int *ret_mount_fd,
+              struct error *reterr);
+/* Everything on the disk is durable on return. young: it is settled first. Slow: for a worker. */
+int disk_sync(struct disk_store *s, uint64_t number, const struct disk_hold *h, bool young,
+              struct error *reterr);
 /* The image can be used again on return, or removed; fine when nothing is held. Slow as well. */
 void disk_let_go(struct disk_store *s, struct disk_hold *h);
+/* disk_renew.c: a disk that nobody needs any more and that has little on it. */
+bool disk_has_little(const struct disk_hold *h);
+/* Empties it, so that it is a fresh one: no overlay may be on it. */
+int disk_renew(const struct disk_hold *h, struct error *reterr);
 /* What a killed keeper held is unmounted by the kernel in its own time: waits until the images that in_use
  * does not know are on no device, some seconds at most. */
 void disk_wait_let_go(struct disk_store *s, bool (*in_use)(uint64_t number, void *arg), void *arg);

@@ -3,56 +3,52 @@
  *
  * A mount reads the journal and writes the superblock, with barriers: it takes longer than all the rest of a
  * sandbox's start. One more mount of a file system that is mounted already costs nothing of this. So the
- * keeper holds a mount of its own, outside of any directory and namespace: a descriptor, nothing else. It
- * goes with the keeper, however that ends, and the loop device goes with it. */
+ * keeper has a mount of its own, outside of any directory and namespace: a descriptor, nothing else. It goes
+ * from the sandbox to whoever keeps its disk, and to its next life. It ends with the keeper, however that
+ * ends, and without a sandbox the loop device ends with it. */
 #include "base/log.h"
 #include "keeper/disk_internal.h"
+#include "keeper/mount_util.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
-static int device_open(struct disk_store *s, unsigned index, struct disk_device *ret, struct error *reterr)
+/* Kernels before 6.15 copy no mount that is attached nowhere: there the device is mounted once more. */
+static int mount_again(struct disk_store *s, const struct disk_hold *h, int userns_fd, bool young,
+                       int *ret_mount_fd, struct error *reterr)
 {
-    struct stat st;
-    auto_close int fd = disk_loop_open(s, index, O_RDONLY);
-    if (fd < 0)
-        return error_sys(reterr, -fd, "open a loop device");
-    if (fstat(fd, &st) < 0)
-        return error_sys(reterr, errno, "look at a loop device");
-    *ret = (struct disk_device){.fd = take_fd(fd), .index = index, .dev = st.st_rdev};
-    return 0;
+    auto_close int fd = disk_loop_open(s, h->index, O_RDONLY);
+    struct disk_device device = {.fd = fd, .index = h->index};
+    return fd < 0 ? error_sys(reterr, -fd, "open a loop device")
+                  : disk_mount(&device, userns_fd, false, young, ret_mount_fd, reterr);
 }
 
-int disk_hold(struct disk_store *s, uint64_t number, unsigned index, int root_fd, bool young,
-              struct disk_hold *ret, struct error *reterr)
+int disk_view(struct disk_store *s, const struct disk_hold *h, int userns_fd, bool young, int *ret_mount_fd,
+              struct error *reterr)
 {
-    struct disk_device device = {.fd = -1};
-    int r = 0, mnt = -1;
-    if (syncfs(root_fd) < 0)
-        return error_sys(reterr, errno, "write a disk");
-    if (young)
-        r = disk_settle(s, number, index, root_fd, reterr);
-    if (r == 0) /* without direct I/O, or while it is being settled by another, neither does that */
-        r = disk_flush(s, number, reterr);
+    auto_close int mnt = open_tree(h->fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (mnt < 0)
+        return mount_again(s, h, userns_fd, young, ret_mount_fd, reterr);
+    int r = mount_idmap(mnt, userns_fd, 0, reterr);
     if (r == 0)
-        r = device_open(s, index, &device, reterr);
-    if (r == 0)
-        r = disk_mount(&device, -1, false, false, &mnt, reterr);
-    close_fd(&device.fd);
-    if (r == 0)
-        *ret = (struct disk_hold){.fd = mnt, .index = index};
+        *ret_mount_fd = take_fd(mnt);
     return r;
 }
 
-int disk_attach_held(struct disk_store *s, const struct disk_hold *h, struct disk_device *ret,
-                     struct error *reterr)
+int disk_sync(struct disk_store *s, uint64_t number, const struct disk_hold *h, bool young,
+              struct error *reterr)
 {
-    return device_open(s, h->index, ret, reterr);
+    auto_close int root = openat(h->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0 || syncfs(root) < 0)
+        return error_sys(reterr, errno, "write a disk");
+    int r = young ? disk_settle(s, number, h->index, root, reterr) : 0;
+    /* without direct I/O, or while it is being settled by another, neither does that */
+    return r < 0 ? r : disk_flush(s, number, reterr);
 }
 
 void disk_let_go(struct disk_store *s, struct disk_hold *h)

@@ -85,6 +85,7 @@ static void check_host(struct keeper *k)
              (memory_kib != UINT64_MAX && memory_kib * 1024 < k->config->memory_margin)) {
         (void)snprintf(k->host_full_why, sizeof k->host_full_why, "the host's memory is nearly used up");
         kept_release(k, 0); /* not much, but nobody needs it */
+        spare_disks_release(k);
     } else if (tasks != UINT64_MAX && tasks > pid_max / 10 * 8)
         (void)snprintf(k->host_full_why, sizeof k->host_full_why,
                        "the host runs nearly as many tasks as it can");
@@ -114,7 +115,9 @@ struct end_job {
     int polite_ms;
     uint64_t remove_disk;
     struct disk_hold *hold;   /* the box's, which is busy meanwhile ... */
-    struct disk_hold removed; /* ... or what was held of a disk that is removed */
+    struct disk_hold removed; /* ... or what was held of a disk that is removed, ... */
+    struct disk_hold renewed; /* ... or made anew */
+    bool renew;
     void (*done)(void *arg);
     void *arg;
 };
@@ -125,14 +128,14 @@ static void end_run(struct job *j)
     struct keeper_env *env = &job->keeper->env;
     struct error e;
     if (job->sb)
-        sandbox_stop(env, job->sb, job->polite_ms, !job->remove_disk, job->hold);
+        sandbox_stop(env, job->sb, job->polite_ms, !job->remove_disk, job->renew ? &job->renewed : job->hold);
     else if (job->hold && job->remove_disk)
         job->removed = (struct disk_hold){take_fd(job->hold->fd), job->hold->index};
     else if (job->hold)
         disk_let_go(env->disks, job->hold);
     (void)failpoint_hit("end", 2, NULL);
     /* here and not on the loop: giving back the blocks of a large image takes milliseconds */
-    if (job->remove_disk && disk_remove(env->disks, job->remove_disk, &e) < 0)
+    if (job->remove_disk && job->renewed.fd < 0 && disk_remove(env->disks, job->remove_disk, &e) < 0)
         log_warn("%s; the next start sweeps it", e.msg);
     (void)failpoint_hit("end", 3, NULL);
 }
@@ -162,6 +165,8 @@ static void rest_done(struct job *j)
 static void end_done(struct job *j)
 {
     struct end_job *job = container_of(j, struct end_job, job);
+    if (job->renewed.fd >= 0)
+        spare_disks_put(job->keeper, job->remove_disk, &job->renewed);
     job->done(job->arg);
     if (job->network || job->removed.fd >= 0) {
         job->job = (struct job){.run = rest_run, .done = rest_done};
@@ -188,6 +193,8 @@ void keeper_end_sandbox(struct keeper *k, struct sandbox *sb, int polite_ms, uin
                             .remove_disk = remove_disk,
                             .hold = hold,
                             .removed = {.fd = -1},
+                            .renewed = {.fd = -1},
+                            .renew = sb && remove_disk && spare_disks_wanted(k, &sb->spec.limits),
                             .done = done,
                             .arg = arg};
     k->jobs++;

@@ -46,6 +46,15 @@ struct kept { /* boxes whose disk stays mounted while they sleep, see kept.c */
     struct timer expiry; /* of the oldest */
 };
 
+struct spare_disks { /* see spare_disks.c */
+    struct spare_disk {
+        uint64_t number;
+        struct disk_hold hold;
+    } disks[KEEPER_POOL_MAX];
+    size_t count;
+    struct timer timer;
+};
+
 struct berths { /* see berths.c */
     struct berth_job *waiting[KEEPER_BERTHS_MAX];
     size_t count, building;
@@ -79,6 +88,7 @@ struct keeper {
     unsigned next_slot; /* where the search for a free one begins */
     struct pool pool;
     struct kept kept;
+    struct spare_disks spares;
     struct berths berths;
     struct trim trim;
     struct source gateway; /* our end of the socketpair */
@@ -132,6 +142,13 @@ void trim_later(struct keeper *k);
 /* disks that stay mounted (kept.c) */
 void kept_release(struct keeper *k, size_t leave); /* all but that many, the longest asleep first */
 
+/* disks that are fresh again (spare_disks.c) */
+bool spare_disks_wanted(const struct keeper *k, const struct limits *l);
+/* The number of one of this size, which is mounted, or else of one that is to be made. */
+uint64_t spare_disks_take(struct keeper *k, const struct limits *l, struct disk_hold *ret);
+void spare_disks_put(struct keeper *k, uint64_t number, const struct disk_hold *hold);
+void spare_disks_release(struct keeper *k); /* all of them */
+
 /* images (keeper_image.c) */
 int keeper_images_start(struct keeper *k, int (*start)(void *arg, struct error *reterr),
                         struct error *reterr);
@@ -174,8 +191,8 @@ void link_reply(struct keeper *k, const struct keeper_reply *reply, int fd); /* 
 void keeper_filter_watch(struct keeper *k); /* it is put back when somebody removes it */
 void keeper_filter_forget(struct keeper *k);
 
-/* On a worker: ends sb (NULL: it does not run) and then removes the disk (0: it is kept, free to be used
- * again). hold: with sb, where to say that its disk stays mounted (NULL: it must not); without, what is to be
- * let go (NULL: nothing). done(arg) on the loop; the slot is released. */
+/* On a worker: ends sb (NULL: it does not run) and then removes the disk, or makes a spare one of it (0: it
+ * is kept, free to be used again). hold: with sb, where to say that its disk stays mounted (NULL: it must
+ * not); without, what is to be let go (NULL: nothing). done(arg) on the loop; the slot is released. */
 void keeper_end_sandbox(struct keeper *k, struct sandbox *sb, int polite_ms, uint64_t remove_disk,
                         struct disk_hold *hold, void (*done)(void *arg), void *arg);

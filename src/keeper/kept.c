@@ -60,18 +60,12 @@ void kept_take(struct box *b)
 
 struct clear_job {
     struct job job;
-    struct kept_rest rest;
+    struct bare_kit kit;
 };
-
-static void rest_done(struct kept_rest *rest)
-{
-    close_fd(&rest->hold);
-    bare_kit_done(&rest->kit);
-}
 
 static void clear_run(struct job *j)
 {
-    rest_done(&container_of(j, struct clear_job, job)->rest);
+    bare_kit_done(&container_of(j, struct clear_job, job)->kit);
 }
 
 static void clear_done(struct job *j)
@@ -79,14 +73,14 @@ static void clear_done(struct job *j)
     free(container_of(j, struct clear_job, job));
 }
 
-void kept_clear(struct keeper *k, const struct kept_rest *rest)
+void kept_clear(struct keeper *k, struct bare_kit *kit)
 {
     struct clear_job *job = calloc(1, sizeof *job);
     if (!job) {
-        rest_done(&(struct kept_rest){rest->hold, rest->kit});
+        bare_kit_done(kit);
         return;
     }
-    *job = (struct clear_job){.job = {.run = clear_run, .done = clear_done}, .rest = *rest};
+    *job = (struct clear_job){.job = {.run = clear_run, .done = clear_done}, .kit = *kit};
     workers_submit(k->settlers, &job->job, false);
 }
 

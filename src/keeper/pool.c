@@ -23,6 +23,7 @@ struct pool_job {
     struct keeper *keeper;
     struct shelf *shelf;
     struct sandbox_spec spec;
+    struct disk_hold spare; /* its disk, if that is one that was used before */
     struct sandbox *sb;
     struct error error;
 };
@@ -116,8 +117,11 @@ static bool shelf_refill(struct keeper *k, enum pool_kind kind)
         job->shelf = shelf;
         job->spec.bare = kind == POOL_BARE;
         job->spec.fresh_disk = kind == POOL_WHOLE;
-        job->spec.disk = kind == POOL_WHOLE ? k->next_disk++ : 0;
         job->spec.limits = k->config->limits;
+        job->spare.fd = -1;
+        job->spec.held_disk = &job->spare;
+        if (kind == POOL_WHOLE)
+            job->spec.disk = spare_disks_take(k, &job->spec.limits, &job->spare);
         job->spec.network = k->env.network != NULL;
         (void)snprintf(job->spec.image, sizeof job->spec.image, "%s", k->config->image);
         shelf->building++;
@@ -175,5 +179,6 @@ void pool_stop(struct keeper *k)
     loop_timer_stop(k->loop, &p->pause);
     shelf_clear(k, POOL_WHOLE);
     shelf_clear(k, POOL_BARE);
+    spare_disks_release(k);
     berths_stop(k);
 }

@@ -43,6 +43,7 @@ struct build {
     int userns;
     int volumes[KEEPER_VOLUMES_MAX];
     struct disk_device disk;
+    struct disk_hold hold; /* its mount */
     char *envp[ENV_MAX];
     char *user, *workdir; /* the image's, as settings of the agent (src/agent/settings.h) */
 };
@@ -121,18 +122,27 @@ static void undo_bare(struct build *b)
     network_link_delete(b->env->network, had.slot);
 }
 
+static bool is_held(const struct sandbox_spec *spec)
+{
+    return spec->held_disk && spec->held_disk->fd >= 0;
+}
+
 static int step_disk(struct build *b, struct error *reterr)
 {
     const struct sandbox_spec *spec = b->spec;
-    if (!spec->fresh_disk)
+    if (!spec->fresh_disk || is_held(spec))
         return 0;
     return disk_create(b->env->disks, spec->disk, spec->limits.disk_bytes, spec->limits.disk_inodes, reterr);
 }
 
 static void undo_disk(struct build *b)
 {
-    if (b->spec->fresh_disk)
-        (void)disk_remove(b->env->disks, b->spec->disk, NULL); /* swept at the next start otherwise */
+    const struct sandbox_spec *spec = b->spec;
+    if (!spec->fresh_disk)
+        return;
+    (void)disk_remove(b->env->disks, spec->disk, NULL); /* swept at the next start otherwise */
+    if (is_held(spec))
+        close_fd(&spec->held_disk->fd);
 }
 
 static int step_attach_disk(struct build *b, struct error *reterr)
@@ -140,13 +150,13 @@ static int step_attach_disk(struct build *b, struct error *reterr)
     const struct sandbox_spec *spec = b->spec;
     if (spec->bare)
         return 0;
-    int r = spec->held_disk && spec->held_disk->fd >= 0
-                ? disk_attach_held(b->env->disks, spec->held_disk, &b->disk, reterr)
-                : disk_attach(b->env->disks, spec->disk, spec->fresh_disk, &b->disk, reterr);
-    b->sb->loop_index = b->disk.index;
-    if (r == 0)
-        b->sb->spec.disk = spec->disk;
-    return r;
+    int r = 0;
+    if (is_held(spec))
+        b->disk = (struct disk_device){.fd = -1, .dev = disk_device_number(spec->held_disk->index)};
+    else if ((r = disk_attach(b->env->disks, spec->disk, spec->fresh_disk, &b->disk, reterr)) < 0)
+        return r;
+    b->sb->spec.disk = spec->disk;
+    return 0;
 }
 
 static void undo_attach_disk(struct build *b)
@@ -301,15 +311,23 @@ static int disk_root(struct build *b, int *ret, struct error *reterr)
     auto_close int disk = -1;
     unsigned slot = b->spec->slot;
     uint32_t owner = sandbox_uid(b->env, slot);
-    int r = disk_mount(&b->disk, b->userns, false, b->spec->fresh_disk, &disk, reterr);
-    if (r == 0 && (b->sb->disk_fd = openat(disk, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
-        r = error_sys(reterr, errno, "open the disk");
+    bool young = b->spec->fresh_disk;
+    int r = 0;
+    if (is_held(b->spec)) {
+        b->hold = *b->spec->held_disk;
+    } else {
+        b->hold.index = b->disk.index;
+        r = disk_mount(&b->disk, -1, false, young, &b->hold.fd, reterr);
+    }
+    if (r == 0)
+        r = disk_view(b->env->disks, &b->hold, b->userns, young, &disk, reterr);
     if (r < 0)
         return r;
+    b->sb->hold.index = b->hold.index; /* the rest of it at the end */
     if (b->berth)
         return rootfs_make(slot, &b->image, disk, b->userns, owner, ret, reterr);
     b->sb->kit.disk = take_fd(disk);
-    b->sb->pristine = is_pristine(b->sb->disk_fd);
+    b->sb->pristine = is_pristine(b->hold.fd);
     return rootfs_furnish(slot, b->sb->kit.lower, b->sb->kit.disk, owner, ret, reterr);
 }
 
@@ -327,9 +345,11 @@ static int step_root(struct build *b, struct error *reterr)
 
 static void undo_root(struct build *b)
 {
-    if (b->sb->disk_fd >= 0 && b->spec->fresh_disk)
-        disk_abandon(b->sb->disk_fd);
-    close_fd(&b->sb->disk_fd);
+    if (b->hold.fd >= 0 && !is_held(b->spec)) {
+        if (b->spec->fresh_disk)
+            disk_abandon(&b->hold);
+        close_fd(&b->hold.fd);
+    }
     bare_kit_done(&b->sb->kit);
 }
 
@@ -437,12 +457,16 @@ static void build_done(struct build *b)
     b->sb->spec.hostname = NULL;
     b->sb->spec.volumes = NULL;
     b->sb->spec.held_disk = NULL;
+    b->sb->hold = b->hold;
+    if (is_held(b->spec))
+        b->spec->held_disk->fd = -1;
 }
 
 static void build_init(struct build *b, struct keeper_env *env, const struct sandbox_spec *spec,
                        struct sandbox *sb)
 {
-    *b = (struct build){.env = env, .spec = spec, .sb = sb, .userns = -1, .disk = {.fd = -1}};
+    *b = (struct build){
+        .env = env, .spec = spec, .sb = sb, .userns = -1, .disk = {.fd = -1}, .hold = {.fd = -1}};
     b->image.root_fd = b->image.layers_fd = -1;
     for (size_t i = 0; i < ARRAY_SIZE(b->volumes); i++)
         b->volumes[i] = -1;
@@ -459,13 +483,15 @@ int sandbox_start(struct keeper_env *env, const struct sandbox_spec *spec, struc
     }
     sb->spec = *spec;
     sb->spec.network = spec->network && env->network;
-    sb->pidfd = sb->control_fd = sb->disk_fd = sb->told_exit = -1;
+    sb->pidfd = sb->control_fd = sb->hold.fd = sb->told_exit = -1;
     sb->kit = BARE_KIT_NONE;
     random_bytes(&sb->generation, sizeof sb->generation);
     build_init(&b, env, spec, sb);
     int r = carry_out(&b, plan, ARRAY_SIZE(plan), reterr);
-    if (r < 0) {
-        berth_remove(sb->spec.berth); /* it failed before that was taken */
+    if (r < 0) { /* maybe before these were taken */
+        if (is_held(spec))
+            undo_disk(&b);
+        berth_remove(sb->spec.berth);
         free(sb);
         return r;
     }

@@ -31,9 +31,10 @@ struct sandbox_spec {
     struct berth *berth; /* made before, in this slot and with this network; the start takes it, whatever
                             becomes of it. NULL: it makes its own */
     uint64_t disk;
-    bool fresh_disk;                   /* write a new image first, and remove it when the start fails */
-    const struct disk_hold *held_disk; /* it is mounted already, and stays the caller's; NULL, or fd -1: not.
-                                          Read during the start only */
+    bool fresh_disk; /* it is nobody's yet: if it is not held, it is written first; if the start fails, it is
+                        removed, held or not */
+    struct disk_hold *held_disk; /* it is mounted already, and becomes the sandbox's if the start succeeds;
+                                    NULL, or fd -1: not. Read during the start only */
     char image[IMAGE_NAME_MAX + 1];
     struct limits limits;
     bool network;                              /* public addresses; otherwise the loopback interface only */
@@ -72,10 +73,9 @@ struct sandbox {
     int64_t control_since_ms; /* its messages are counted, second by second */
     unsigned control_count;
     struct cgroup *cgroup;
-    bool low;    /* the agent and who it starts are in the workload's groups, see lift.c */
-    int disk_fd; /* the root of its disk, or -1 (adopted, bare) */
+    bool low;              /* the agent and who it starts are in the workload's groups, see lift.c */
+    struct disk_hold hold; /* its disk; fd -1: bare, or adopted, which has the index only */
     struct bare_kit kit;
-    unsigned loop_index;
     bool young;    /* its disk is so still, see settle.c */
     bool pristine; /* ... and has nothing in place of the image's programs */
     bool adopted;  /* not our child: its exit status is not ours to read ... */
@@ -95,8 +95,8 @@ int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, s
 /* Ends every process (SIGTERM to the agent first if polite_ms > 0), gives back groups, sockets, devices.
  * Frees sb. The slot's place in the packet filter is the caller's to take back (network_disconnect), it is
  * slow. The disk image stays; with keep_disk it can be used again on return, otherwise the kernel may need
- * another moment to let go of it. With ret_hold it may even stay mounted; NULL: it must not. Cannot fail:
- * what resists is retried until the deadline and then logged. */
+ * another moment to let go of it. With ret_hold it may even stay mounted, without keep_disk as a fresh one;
+ * NULL: it must not. Cannot fail: what resists is retried until the deadline and then logged. */
 void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, bool keep_disk,
                   struct disk_hold *ret_hold);
 /* Removes whatever is left of a slot whose processes are gone or not ours. */

@@ -60,7 +60,7 @@ int sandbox_record(int slot_dir_fd, const struct sandbox *sb, struct error *rete
                        .start_time = sb->start_time,
                        .limits = sb->spec.limits,
                        .pid = sb->pid,
-                       .loop_index = sb->loop_index,
+                       .loop_index = sb->hold.index,
                        .sidecar = sb->spec.sidecar};
     memcpy(r.id, sb->id, sizeof r.id);
     memcpy(r.image, sb->spec.image, sizeof r.image);
@@ -246,18 +246,19 @@ static bool root_wait(int watch)
 
 /* Two overlays must never have the same disk, not even while the first is being taken down: only when that is
  * seen to be over the disk may stay mounted. Meanwhile it is written: nobody is left who could change it. */
-static bool disk_stays(struct keeper_env *env, struct sandbox *sb, int watch, struct disk_hold *ret)
+static bool disk_stays(struct keeper_env *env, struct sandbox *sb, bool keep, int watch,
+                       struct disk_hold *ret)
 {
     struct error e = {0};
-    struct disk_hold hold = {.fd = -1};
-    int r = disk_hold(env->disks, sb->spec.disk, sb->loop_index, sb->disk_fd, sb->young, &hold, &e);
+    int r = keep ? disk_sync(env->disks, sb->spec.disk, &sb->hold, sb->young, &e) : 0;
     if (r == 0 && !root_wait(watch))
         r = error_set(&e, EBUSY, "its last sandbox's root is still there");
+    if (r == 0 && !keep)
+        r = disk_renew(&sb->hold, &e);
     if (r == 0) {
-        *ret = hold;
+        *ret = (struct disk_hold){take_fd(sb->hold.fd), sb->hold.index};
         return true;
     }
-    close_fd(&hold.fd);
     log_warn("disk %" PRIu64 " does not stay mounted: %s", sb->spec.disk, e.msg);
     return false;
 }
@@ -276,7 +277,8 @@ void bare_kit_done(struct bare_kit *kit)
 void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, bool keep_disk,
                   struct disk_hold *ret_hold)
 {
-    auto_close int watch = keep_disk && ret_hold && sb->disk_fd >= 0 ? root_watch(sb) : -1;
+    bool stays = ret_hold && sb->hold.fd >= 0 && (keep_disk || (sb->young && disk_has_little(&sb->hold)));
+    auto_close int watch = stays ? root_watch(sb) : -1;
     bool polite = polite_ms > 0 && syscall(SYS_pidfd_send_signal, sb->pidfd, SIGTERM, NULL, 0) == 0;
     if (polite) {
         (void)cgroup_freeze(sb->cgroup, false, NULL); /* a frozen process hears no signal */
@@ -290,17 +292,17 @@ void sandbox_stop(struct keeper_env *env, struct sandbox *sb, int polite_ms, boo
         log_warn("the first process of slot %u does not end", sb->spec.slot);
     close_fd(&sb->control_fd);
     bare_kit_done(&sb->kit);
-    if (!keep_disk && sb->disk_fd >= 0)
-        disk_abandon(sb->disk_fd);
-    bool stays = watch >= 0 && disk_stays(env, sb, watch, ret_hold);
-    close_fd(&sb->disk_fd);
+    stays = watch >= 0 && disk_stays(env, sb, keep_disk, watch, ret_hold);
+    if (!stays && !keep_disk && sb->hold.fd >= 0)
+        disk_abandon(&sb->hold);
+    close_fd(&sb->hold.fd);
     cgroup_end(sb->cgroup);
     while (!sb->adopted && /* behind everything that could still end it */
            waitid(P_PIDFD, (id_t)sb->pidfd, &(siginfo_t){0}, WEXITED | WNOHANG) < 0 && errno == EINTR)
         ;
     if (keep_disk && sb->spec.disk && !stays) {
         struct error e = {0};
-        disk_wait_unused(env->disks, sb->loop_index);
+        disk_wait_unused(env->disks, sb->hold.index);
         if (disk_flush(env->disks, sb->spec.disk, &e) < 0) /* it may still be young */
             log_warn("disk %" PRIu64 ": %s", sb->spec.disk, e.msg);
     }
@@ -337,7 +339,7 @@ int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, s
     struct sandbox *sb = calloc(1, sizeof *sb);
     if (!sb)
         return error_sys(reterr, ENOMEM, "adopt a sandbox");
-    sb->control_fd = sb->disk_fd = sb->told_exit = -1;
+    sb->control_fd = sb->hold.fd = sb->told_exit = -1;
     sb->kit = BARE_KIT_NONE;
     r = cgroup_adopt(env->cgroups, slot, &sb->cgroup, reterr);
     if (r < 0) {
@@ -350,7 +352,7 @@ int sandbox_adopt(struct keeper_env *env, unsigned slot, struct sandbox **ret, s
     sb->generation = rec.generation;
     sb->pid = rec.pid;
     sb->start_time = rec.start_time;
-    sb->loop_index = rec.loop_index;
+    sb->hold.index = rec.loop_index;
     disk_device_known(env->disks, rec.loop_index);
     sb->adopted = true;
     sb->spec.network = env->network && network_has_link(env->network, slot);

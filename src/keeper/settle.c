@@ -42,7 +42,7 @@ static void youth_over(struct timer *t)
 {
     struct settle *s = container_of(t, struct settle, timer);
     struct settle_job *job = calloc(1, sizeof *job);
-    int fd = fcntl(s->sb->disk_fd, F_DUPFD_CLOEXEC, 0);
+    int fd = fcntl(s->sb->hold.fd, F_DUPFD_CLOEXEC, 0);
     if (!job || fd < 0) {
         log_warn("a disk stays without barriers: %s", strerror(job ? errno : ENOMEM));
         free(job);
@@ -52,7 +52,7 @@ static void youth_over(struct timer *t)
     *job = (struct settle_job){.job = {.run = settle_run, .done = settle_done},
                                .keeper = s->keeper,
                                .disk = s->sb->spec.disk,
-                               .loop_index = s->sb->loop_index,
+                               .loop_index = s->sb->hold.index,
                                .fd = fd};
     s->sb->young = false;
     workers_submit(s->keeper->settlers, &job->job, false);
@@ -62,7 +62,7 @@ void settle_later(struct keeper *k, struct settle *s, struct sandbox *sb)
 {
     s->keeper = k;
     s->sb = sb;
-    sb->young = sb->spec.fresh_disk && sb->disk_fd >= 0;
+    sb->young = sb->spec.fresh_disk && sb->hold.fd >= 0;
     if (sb->young)
         loop_timer_start(k->loop, &s->timer, YOUTH_MS, youth_over);
 }

@@ -271,9 +271,9 @@ static int run_step(const struct child_plan *p, enum step step, struct mounts *m
     case STEP_LINK: /* while /proc/sys can be written */
         return child_network_link(p, m->stage);
     case STEP_MASKS:
-        return child_mounts_mask(m->stage);
+        return child_mounts_mask();
     case STEP_SEAL:
-        return child_mounts_seal(m->stage, &m->settings);
+        return child_mounts_seal(&m->settings);
     case STEP_KEYRING: /* kernels without keys have nothing to hide */
         return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS ? -errno : 0;
     case STEP_SIGNALS:

@@ -2,11 +2,12 @@
 /* child_mounts.c: see child_mounts.h.
  *
  * /proc, /sys and /dev are built on a stage, a small file system over the old root, and moved when the root
- * is there: most of the work is done while nobody waits for it. Everything here calls the directory that
- * these three are in `root`, whichever it is.
+ * is there: most of the work is done while nobody waits for it.
  *
- * The image is not trusted: every target is opened beneath the new root without following links, and mounts
- * are attached to that descriptor, so a link at /proc or /dev is refused instead of followed. */
+ * On the stage, the working directory meanwhile, is nothing that the kernel and we have not put there. So
+ * names can be trusted, and mount(2) does in one call what takes ten with descriptors. The image is not
+ * trusted: every target in the root is opened beneath it without following links, and mounts are attached to
+ * that descriptor, so a link at /proc or /dev is refused instead of followed. */
 #include "keeper/child_mounts.h"
 #include "agent/control.h"
 #include "keeper/mount_util.h"
@@ -19,36 +20,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#define NSD (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
-#define NSE (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
-#define ALL (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+#define NSE (MS_NOSUID | MS_NOEXEC)
+#define ALL (MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
-/* Opens the directory, making it if the image lacks it. */
-static int target_dir(int root, const char *path)
-{
-    int fd = open_beneath(root, path, O_PATH | O_DIRECTORY);
-    if (fd != -ENOENT)
-        return fd;
-    const char *slash = strrchr(path, '/');
-    if (slash)
-        return fd; /* only top-level directories are made */
-    if (mkdirat(root, path, 0755) < 0)
-        return -errno;
-    return open_beneath(root, path, O_PATH | O_DIRECTORY);
-}
-
-static int attach(int mount_fd, int target_fd)
-{
-    return move_mount(mount_fd, "", target_fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0
-               ? -errno
-               : 0;
-}
-
-/* options: "key=value,flag,key=value". Returns the detached mount or -errno. */
-static int make_fs(const char *type, const char *options, unsigned attr)
+/* options: "key=value,key=value". Returns the detached mount or -errno. */
+static int make_tmpfs(const char *options, unsigned attr)
 {
     char buffer[160];
-    auto_close int fs = fsopen(type, FSOPEN_CLOEXEC);
+    auto_close int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
     if (fs < 0)
         return -errno;
     if (strlen(options) >= sizeof buffer)
@@ -57,127 +36,16 @@ static int make_fs(const char *type, const char *options, unsigned attr)
     char *save = NULL;
     for (char *item = strtok_r(buffer, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
         char *value = strchr(item, '=');
-        if (value)
-            *value++ = '\0';
-        if (fsconfig(fs, value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG, item, value, 0) < 0)
+        if (!value)
+            return -EINVAL;
+        *value++ = '\0';
+        if (fsconfig(fs, FSCONFIG_SET_STRING, item, value, 0) < 0)
             return -errno;
     }
     if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return -errno;
     int mnt = fsmount(fs, FSMOUNT_CLOEXEC, attr);
     return mnt < 0 ? -errno : mnt;
-}
-
-static int mount_fs(int root, const char *path, const char *type, const char *options, unsigned attr)
-{
-    auto_close int mnt = make_fs(type, options, attr);
-    if (mnt < 0)
-        return mnt;
-    auto_close int target = target_dir(root, path);
-    if (target < 0)
-        return target;
-    return attach(mnt, target);
-}
-
-static int set_attr(int fd, unsigned attr)
-{
-    struct mount_attr a = {.attr_set = attr};
-    return mount_setattr(fd, "", AT_EMPTY_PATH, &a, sizeof a) < 0 ? -errno : 0;
-}
-
-static int make_dev(const struct child_plan *p, int root)
-{
-    static const char *const links[][2] = {{"pts/ptmx", "ptmx"},
-                                           {"/proc/self/fd", "fd"},
-                                           {"/proc/self/fd/0", "stdin"},
-                                           {"/proc/self/fd/1", "stdout"},
-                                           {"/proc/self/fd/2", "stderr"}};
-    static const char *const dirs[] = {"pts", "shm", "mqueue", ".s"};
-    auto_close int dev = make_fs("tmpfs", "size=64k,nr_inodes=64,mode=0755", NSE);
-    if (dev < 0)
-        return dev;
-    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
-        if (mkdirat(dev, dirs[i], 0755) < 0)
-            return -errno;
-    for (size_t i = 0; i < ARRAY_SIZE(links); i++)
-        if (symlinkat(links[i][0], dev, links[i][1]) < 0)
-            return -errno;
-    for (size_t i = 0; i < HOST_DEVICE_COUNT; i++) {
-        auto_close int file =
-            openat(dev, host_devices[i].name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
-        if (file < 0)
-            return -errno;
-    }
-    auto_close int target = target_dir(root, "dev");
-    if (target < 0)
-        return target;
-    int r = attach(dev, target);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < HOST_DEVICE_COUNT;
-         i++) { /* a detached tree takes no mounts on older kernels: attach first */
-        auto_close int file = openat(dev, host_devices[i].name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        if (file < 0)
-            return -errno;
-        r = attach(p->device_mounts[i], file);
-        if (r < 0)
-            return r;
-    }
-    if ((r = mount_fs(root, "dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=0620,gid=5,max=64", NSE)) <
-            0 ||
-        (r = mount_fs(root, "dev/shm", "tmpfs", "size=64m,nr_inodes=16k,mode=1777", ALL)) < 0 ||
-        (r = mount_fs(root, "dev/mqueue", "mqueue", "", ALL)) < 0 ||
-        (r = mount_fs(root, AGENT_FIFO_DIR + 1, "tmpfs", "size=64k,nr_inodes=65536,mode=0711", ALL)) < 0)
-        return r;
-    return set_attr(dev, MOUNT_ATTR_RDONLY);
-}
-
-/* /sys/fs shows the control groups (language runtimes size their heaps from them) and nothing else. */
-static int make_sys_fs(const struct child_plan *p, int root)
-{
-    auto_close int fs = make_fs("tmpfs", "size=16k,nr_inodes=16,mode=0755", ALL);
-    if (fs < 0)
-        return fs;
-    if (mkdirat(fs, "cgroup", 0755) < 0)
-        return -errno;
-    for (size_t i = 0; i < ARRAY_SIZE(p->cgroup_v1) && p->cgroup_v1[i]; i++) {
-        char path[40];
-        (void)snprintf(path, sizeof path, "cgroup/%s", p->cgroup_v1[i]);
-        if (mkdirat(fs, path, 0755) < 0)
-            return -errno;
-    }
-    auto_close int target = target_dir(root, "sys/fs");
-    if (target < 0)
-        return target;
-    int r = attach(fs, target);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < ARRAY_SIZE(p->cgroup_v1) && p->cgroup_v1[i]; i++) {
-        char path[48];
-        (void)snprintf(path, sizeof path, "sys/fs/cgroup/%s", p->cgroup_v1[i]);
-        r = mount_fs(root, path, "cgroup", p->cgroup_v1[i], ALL | MOUNT_ATTR_RDONLY);
-        if (r < 0)
-            return r;
-    }
-    if (p->cgroup_v2 && (r = mount_fs(root, "sys/fs/cgroup", "cgroup2", "", ALL | MOUNT_ATTR_RDONLY)) < 0)
-        return r;
-    return set_attr(fs, MOUNT_ATTR_RDONLY);
-}
-
-static int make_tmp(const struct child_plan *p, int root)
-{
-    char tmp[64], run[64];
-    if (p->tmp_bytes == 0) {
-        bool made = mkdirat(root, "tmp", 01777) == 0;
-        if (made && fchmodat(root, "tmp", 01777, 0) < 0) /* whatever the mask is */
-            return -errno;
-        auto_close int target = target_dir(root, "run");
-        return target < 0 ? target : 0;
-    }
-    (void)snprintf(tmp, sizeof tmp, "size=%llu,nr_inodes=65536,mode=1777", (unsigned long long)p->tmp_bytes);
-    (void)snprintf(run, sizeof run, "size=%llu,nr_inodes=16384,mode=0755", (unsigned long long)p->tmp_bytes);
-    int r = mount_fs(root, "tmp", "tmpfs", tmp, NSD);
-    return r < 0 ? r : mount_fs(root, "run", "tmpfs", run, NSD);
 }
 
 /* On top of the old root, the one place of the host's tree a mapped id can always reach, and of what is there
@@ -191,60 +59,117 @@ static int cover_old_root(int mount_fd)
 static const char *const mounted[] = {"proc", "sys", "dev", "tmp", "run"};
 enum { STAGED = 3 };
 
+/* ---- the stage */
+
+static int put(const char *path, const char *type, const char *options, unsigned long flags)
+{
+    return mount("none", path, type, flags, options) < 0 ? -errno : 0;
+}
+
+static int bind(const char *source, const char *path, unsigned long flags)
+{
+    return mount(source, path, NULL, MS_BIND | flags, NULL) < 0 ? -errno : 0;
+}
+
+/* And whatever is mounted below it, if recursive. */
+static int make_read_only(const char *path, bool recursive)
+{
+    struct mount_attr a = {.attr_set = MOUNT_ATTR_RDONLY};
+    return mount_setattr(AT_FDCWD, path, recursive ? AT_RECURSIVE : 0, &a, sizeof a) < 0 ? -errno : 0;
+}
+
+static int make_dev(const struct child_plan *p)
+{
+    static const char *const links[][2] = {{"pts/ptmx", "dev/ptmx"},
+                                           {"/proc/self/fd", "dev/fd"},
+                                           {"/proc/self/fd/0", "dev/stdin"},
+                                           {"/proc/self/fd/1", "dev/stdout"},
+                                           {"/proc/self/fd/2", "dev/stderr"}};
+    static const struct {
+        const char *path, *type, *options;
+        unsigned long flags;
+    } inside[] = {
+        {"dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=0620,gid=5,max=64", NSE},
+        {"dev/shm", "tmpfs", "size=64m,nr_inodes=16k,mode=1777", ALL},
+        {"dev/mqueue", "mqueue", NULL, ALL},
+        {AGENT_FIFO_DIR + 1, "tmpfs", "size=64k,nr_inodes=65536,mode=0711", ALL},
+    };
+    int r = put("dev", "tmpfs", "size=64k,nr_inodes=64,mode=0755", NSE);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+        if (symlink(links[i][0], links[i][1]) < 0)
+            return -errno;
+    for (size_t i = 0; i < HOST_DEVICE_COUNT; i++) {
+        char path[32];
+        (void)snprintf(path, sizeof path, "dev/%s", host_devices[i].name);
+        if (mknod(path, S_IFREG | 0444, 0) < 0 ||
+            move_mount(p->device_mounts[i], "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            return -errno;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(inside); i++) {
+        if (mkdir(inside[i].path, 0755) < 0)
+            return -errno;
+        if ((r = put(inside[i].path, inside[i].type, inside[i].options, inside[i].flags)) < 0)
+            return r;
+    }
+    return make_read_only("dev", false);
+}
+
+/* /sys/fs shows the control groups (language runtimes size their heaps from them) and nothing else. */
+static int make_sys_fs(const struct child_plan *p)
+{
+    int r = put("sys/fs", "tmpfs", "size=16k,nr_inodes=16,mode=0755", ALL);
+    if (r < 0)
+        return r;
+    if (mkdir("sys/fs/cgroup", 0755) < 0)
+        return -errno;
+    for (size_t i = 0; i < ARRAY_SIZE(p->cgroup_v1) && p->cgroup_v1[i]; i++) {
+        char path[48];
+        (void)snprintf(path, sizeof path, "sys/fs/cgroup/%s", p->cgroup_v1[i]);
+        if (mkdir(path, 0755) < 0)
+            return -errno;
+        if ((r = put(path, "cgroup", p->cgroup_v1[i], ALL | MS_RDONLY)) < 0)
+            return r;
+    }
+    if (p->cgroup_v2 && (r = put("sys/fs/cgroup", "cgroup2", NULL, ALL | MS_RDONLY)) < 0)
+        return r;
+    return make_read_only("sys/fs", false);
+}
+
 int child_mounts_stage(const struct child_plan *p, int *ret_stage)
 {
-    auto_close int stage = make_fs("tmpfs", "size=4k,nr_inodes=8,mode=0755", ALL);
+    auto_close int stage =
+        make_tmpfs("size=4k,nr_inodes=8,mode=0755", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
     int r = stage < 0 ? stage : cover_old_root(stage);
     if (r < 0)
         return r;
+    if (fchdir(stage) < 0)
+        return -errno;
     for (size_t i = 0; i < STAGED; i++)
-        if (mkdirat(stage, mounted[i], 0755) < 0)
+        if (mkdir(mounted[i], 0755) < 0)
             return -errno;
-    if ((r = mount_fs(stage, "proc", "proc", "hidepid=invisible", ALL)) < 0 ||
-        (r = mount_fs(stage, "sys", "sysfs", "", ALL | MOUNT_ATTR_RDONLY)) < 0 ||
-        (r = make_dev(p, stage)) < 0 || (r = make_sys_fs(p, stage)) < 0)
+    if ((r = put("proc", "proc", "hidepid=invisible", ALL)) < 0 ||
+        (r = put("sys", "sysfs", NULL, ALL | MS_RDONLY)) < 0 || (r = make_dev(p)) < 0 ||
+        (r = make_sys_fs(p)) < 0)
         return r;
     *ret_stage = take_fd(stage);
     return 0;
 }
 
-static int move_mounts(size_t count, int from_dir, int root)
+/* A path is masked with /dev/null, which is the host's, checked by the keeper, or an empty directory.
+ * Missing ones need no mask. */
+#define EMPTY "sys/kernel"
+
+static int mask(const char *path)
 {
-    int r = cover_old_root(root);
-    for (size_t i = 0; i < count && r == 0; i++) {
-        auto_close int from = open_beneath(from_dir, mounted[i], O_PATH | O_DIRECTORY);
-        auto_close int target = target_dir(root, mounted[i]);
-        r = from < 0 ? from : target < 0 ? target : attach(from, target);
-    }
-    return r;
+    int r = bind("dev/null", path, 0);
+    if (r == -ENOTDIR)
+        r = bind(EMPTY, path, 0);
+    return r == -ENOENT || r == -EACCES ? 0 : r;
 }
 
-int child_mounts_place(const struct child_plan *p, int stage, int root)
-{
-    int r = move_mounts(STAGED, stage, root);
-    return r < 0 ? r : make_tmp(p, root);
-}
-
-int child_mounts_move(int old, int root)
-{
-    return move_mounts(ARRAY_SIZE(mounted), old, root);
-}
-
-/* A path is masked with /dev/null or an empty directory, whichever it is; missing ones need no mask. */
-static int mask(int root, const char *path, int null, int empty)
-{
-    struct stat st;
-    auto_close int target = open_beneath(root, path, O_PATH);
-    if (target == -ENOENT || target == -EACCES)
-        return 0;
-    if (target < 0 || fstat(target, &st) < 0)
-        return target < 0 ? target : -errno;
-    int source = S_ISDIR(st.st_mode) ? empty : null;
-    auto_close int mnt = open_tree(source, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    return mnt < 0 ? -errno : attach(mnt, target);
-}
-
-int child_mounts_mask(int root)
+int child_mounts_mask(void)
 {
     static const char *const paths[] = {"proc/acpi",
                                         "proc/asound",
@@ -274,7 +199,6 @@ int child_mounts_mask(int root)
                                         "proc/timer_stats",
                                         "proc/vmallocinfo",
                                         "sys/firmware",
-                                        "sys/kernel",
                                         "sys/module",
                                         "sys/block",
                                         "sys/class",
@@ -285,30 +209,109 @@ int child_mounts_mask(int root)
                                         "sys/devices/virtual/powercap",
                                         "sys/devices/virtual/dmi"};
     enum { CPUS_MAX = 4096 };
-    /* the node attached to our own read-only /dev is the host's, checked by the keeper: never the image's */
-    auto_close int null = open_beneath(root, "dev/null", O_PATH);
-    auto_close int empty = make_fs("tmpfs", "size=4k,nr_inodes=2,mode=0555", ALL | MOUNT_ATTR_RDONLY);
-    if (null < 0 || empty < 0)
-        return null < 0 ? null : empty;
-    /* copies can only be made of attached mounts, so the first directory mask is the original */
-    auto_close int first = open_beneath(root, "sys/kernel", O_PATH);
-    int r = first < 0 ? first : attach(empty, first);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
-        if (strcmp(paths[i], "sys/kernel") != 0 && (r = mask(root, paths[i], null, empty)) < 0)
-            return r;
-    for (unsigned cpu = 0; cpu < CPUS_MAX; cpu++) {
+    int r = put(EMPTY, "tmpfs", "size=4k,nr_inodes=2,mode=0555", ALL | MS_RDONLY);
+    for (size_t i = 0; i < ARRAY_SIZE(paths) && r == 0; i++)
+        r = mask(paths[i]);
+    for (unsigned cpu = 0; cpu < CPUS_MAX && r == 0; cpu++) {
         char path[72];
         (void)snprintf(path, sizeof path, "sys/devices/system/cpu/cpu%u", cpu);
-        auto_close int dir = open_beneath(root, path, O_PATH);
-        if (dir < 0)
+        if (access(path, F_OK) < 0)
             break;
         (void)snprintf(path, sizeof path, "sys/devices/system/cpu/cpu%u/thermal_throttle", cpu);
-        if ((r = mask(root, path, null, empty)) < 0)
+        r = mask(path);
+    }
+    return r;
+}
+
+int child_mounts_seal(int *ret_settings)
+{
+    static const char *const paths[] = {
+        "proc/bus",           "proc/fs",     "proc/irq",           "proc/sys",
+        "proc/sysrq-trigger", "proc/driver", "proc/dynamic_debug", "proc/pressure"};
+    int settings = open("proc/sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (settings < 0)
+        return -errno;
+    *ret_settings = settings;
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+        int r = bind(paths[i], paths[i], MS_REC);
+        if (r == -ENOENT)
+            continue;
+        if (r < 0 || (r = make_read_only(paths[i], true)) < 0)
             return r;
     }
     return 0;
+}
+
+/* ---- the root */
+
+/* Opens the directory, making it if the image lacks it. */
+static int target_dir(int root, const char *path)
+{
+    int fd = open_beneath(root, path, O_PATH | O_DIRECTORY);
+    if (fd != -ENOENT)
+        return fd;
+    const char *slash = strrchr(path, '/');
+    if (slash)
+        return fd; /* only top-level directories are made */
+    if (mkdirat(root, path, 0755) < 0)
+        return -errno;
+    return open_beneath(root, path, O_PATH | O_DIRECTORY);
+}
+
+static int attach(int mount_fd, int target_fd)
+{
+    return move_mount(mount_fd, "", target_fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0
+               ? -errno
+               : 0;
+}
+
+static int mount_tmpfs(int root, const char *path, const char *options)
+{
+    auto_close int mnt = make_tmpfs(options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    if (mnt < 0)
+        return mnt;
+    auto_close int target = target_dir(root, path);
+    if (target < 0)
+        return target;
+    return attach(mnt, target);
+}
+
+static int make_tmp(const struct child_plan *p, int root)
+{
+    char tmp[64], run[64];
+    if (p->tmp_bytes == 0) {
+        bool made = mkdirat(root, "tmp", 01777) == 0;
+        if (made && fchmodat(root, "tmp", 01777, 0) < 0) /* whatever the mask is */
+            return -errno;
+        auto_close int target = target_dir(root, "run");
+        return target < 0 ? target : 0;
+    }
+    (void)snprintf(tmp, sizeof tmp, "size=%llu,nr_inodes=65536,mode=1777", (unsigned long long)p->tmp_bytes);
+    (void)snprintf(run, sizeof run, "size=%llu,nr_inodes=16384,mode=0755", (unsigned long long)p->tmp_bytes);
+    int r = mount_tmpfs(root, "tmp", tmp);
+    return r < 0 ? r : mount_tmpfs(root, "run", run);
+}
+
+static int move_mounts(size_t count, int from_dir, int root)
+{
+    int r = cover_old_root(root);
+    for (size_t i = 0; i < count && r == 0; i++) {
+        auto_close int from = open_beneath(from_dir, mounted[i], O_PATH | O_DIRECTORY);
+        auto_close int target = target_dir(root, mounted[i]);
+        r = from < 0 ? from : target < 0 ? target : attach(from, target);
+    }
+    return r;
+}
+
+int child_mounts_place(const struct child_plan *p, int stage, int root)
+{
+    int r = move_mounts(STAGED, stage, root);
+    return r < 0 ? r : make_tmp(p, root);
+}
+
+int child_mounts_move(int old, int root)
+{
+    return move_mounts(ARRAY_SIZE(mounted), old, root);
 }
 
 static int write_setting(int settings, const char *path, const char *value)
@@ -335,30 +338,6 @@ int child_mounts_limit(int settings)
         return r;
     /* per namespace only on newer kernels; elsewhere the tasks limit of the control group has to do */
     (void)write_setting(settings, "kernel/pid_max", "4096");
-    return 0;
-}
-
-int child_mounts_seal(int root, int *ret_settings)
-{
-    static const char *const paths[] = {
-        "proc/bus",           "proc/fs",     "proc/irq",           "proc/sys",
-        "proc/sysrq-trigger", "proc/driver", "proc/dynamic_debug", "proc/pressure"};
-    int settings = open_beneath(root, "proc/sys", O_PATH | O_DIRECTORY);
-    if (settings < 0)
-        return settings;
-    *ret_settings = settings;
-    for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
-        auto_close int target = open_beneath(root, paths[i], O_PATH);
-        if (target == -ENOENT)
-            continue;
-        if (target < 0)
-            return target;
-        auto_close int copy =
-            open_tree(target, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | AT_RECURSIVE | OPEN_TREE_CLOEXEC);
-        int r = copy < 0 ? -errno : set_attr(copy, ALL | MOUNT_ATTR_RDONLY);
-        if (r < 0 || (r = attach(copy, target)) < 0)
-            return r;
-    }
     return 0;
 }
 

@@ -5,11 +5,12 @@
 
 #include "keeper/child.h"
 
-/* Everything of section 6 but the root itself, on a stage; mask and seal want that, too. */
+/* Everything of section 6 but the root itself, on a stage, which is the working directory then; mask and
+ * seal want that. */
 int child_mounts_stage(const struct child_plan *p, int *ret_stage);
-int child_mounts_mask(int stage); /* section 7: what must not be read */
+int child_mounts_mask(void); /* section 7: what must not be read */
 /* Makes kernel files read-only. *ret_settings: a way to /proc/sys that still writes. */
-int child_mounts_seal(int stage, int *ret_settings);
+int child_mounts_seal(int *ret_settings);
 /* Puts the root in place, and what is on the stage into it. */
 int child_mounts_place(const struct child_plan *p, int stage, int root);
 /* The same for a root that takes the place of another one, `old`: what is mounted there moves. */

@@ -157,68 +157,55 @@ int child_mounts_stage(const struct child_plan *p, int *ret_stage)
     return 0;
 }
 
-/* A path is masked with /dev/null, which is the host's, checked by the keeper, or an empty directory.
- * Missing ones need no mask. */
-#define EMPTY "sys/kernel"
+/* A file is masked with /dev/null, which is the host's, checked by the keeper, a directory with an empty one.
+ * Missing ones need no mask. A first try with the wrong one costs as much as ten masks: the kernel waits for
+ * all processors before it forgets a mount. */
+#define NULL_FILE "dev/null"
+#define EMPTY_DIR "sys/kernel"
 
-static int mask(const char *path)
+static int mask(const char *path, bool is_dir)
 {
-    int r = bind("dev/null", path, 0);
-    if (r == -ENOTDIR)
-        r = bind(EMPTY, path, 0);
+    int r = bind(is_dir ? EMPTY_DIR : NULL_FILE, path, 0);
+    if (r == -ENOTDIR) /* on another kernel */
+        r = bind(is_dir ? NULL_FILE : EMPTY_DIR, path, 0);
     return r == -ENOENT || r == -EACCES ? 0 : r;
 }
 
 int child_mounts_mask(void)
 {
-    static const char *const paths[] = {"proc/acpi",
-                                        "proc/asound",
-                                        "proc/bus/pci",
-                                        "proc/cgroups",
-                                        "proc/cmdline",
-                                        "proc/config.gz",
-                                        "proc/diskstats",
-                                        "proc/interrupts",
-                                        "proc/iomem",
-                                        "proc/ioports",
-                                        "proc/kallsyms",
-                                        "proc/kcore",
-                                        "proc/key-users",
-                                        "proc/keys",
-                                        "proc/kmsg",
-                                        "proc/kpagecgroup",
-                                        "proc/kpagecount",
-                                        "proc/kpageflags",
-                                        "proc/latency_stats",
-                                        "proc/pagetypeinfo",
-                                        "proc/partitions",
-                                        "proc/sched_debug",
-                                        "proc/scsi",
-                                        "proc/slabinfo",
-                                        "proc/timer_list",
-                                        "proc/timer_stats",
-                                        "proc/vmallocinfo",
-                                        "sys/firmware",
-                                        "sys/module",
-                                        "sys/block",
-                                        "sys/class",
-                                        "sys/bus",
-                                        "sys/dev",
-                                        "sys/power",
-                                        "sys/hypervisor",
-                                        "sys/devices/virtual/powercap",
-                                        "sys/devices/virtual/dmi"};
+    static const char *const files[] = {
+        "proc/cgroups",       "proc/cmdline",      "proc/config.gz",   "proc/diskstats",   "proc/interrupts",
+        "proc/iomem",         "proc/ioports",      "proc/kallsyms",    "proc/kcore",       "proc/key-users",
+        "proc/keys",          "proc/kmsg",         "proc/kpagecgroup", "proc/kpagecount",  "proc/kpageflags",
+        "proc/latency_stats", "proc/pagetypeinfo", "proc/partitions",  "proc/sched_debug", "proc/slabinfo",
+        "proc/timer_list",    "proc/timer_stats",  "proc/vmallocinfo"};
+    static const char *const dirs[] = {"proc/acpi",
+                                       "proc/asound",
+                                       "proc/bus/pci",
+                                       "proc/scsi",
+                                       "sys/firmware",
+                                       "sys/module",
+                                       "sys/block",
+                                       "sys/class",
+                                       "sys/bus",
+                                       "sys/dev",
+                                       "sys/power",
+                                       "sys/hypervisor",
+                                       "sys/devices/virtual/powercap",
+                                       "sys/devices/virtual/dmi"};
     enum { CPUS_MAX = 4096 };
-    int r = put(EMPTY, "tmpfs", "size=4k,nr_inodes=2,mode=0555", ALL | MS_RDONLY);
-    for (size_t i = 0; i < ARRAY_SIZE(paths) && r == 0; i++)
-        r = mask(paths[i]);
+    int r = put(EMPTY_DIR, "tmpfs", "size=4k,nr_inodes=2,mode=0555", ALL | MS_RDONLY);
+    for (size_t i = 0; i < ARRAY_SIZE(files) && r == 0; i++)
+        r = mask(files[i], false);
+    for (size_t i = 0; i < ARRAY_SIZE(dirs) && r == 0; i++)
+        r = mask(dirs[i], true);
     for (unsigned cpu = 0; cpu < CPUS_MAX && r == 0; cpu++) {
         char path[72];
         (void)snprintf(path, sizeof path, "sys/devices/system/cpu/cpu%u", cpu);
         if (access(path, F_OK) < 0)
             break;
         (void)snprintf(path, sizeof path, "sys/devices/system/cpu/cpu%u/thermal_throttle", cpu);
-        r = mask(path);
+        r = mask(path, true);
     }
     return r;
 }

@@ -43,6 +43,7 @@ struct agent {
     size_t session_count;
     struct spare_shell *spare_shell; /* NULL: none */
     struct list processes;           /* struct process, in order of creation */
+    struct list processes_running;   /* those whose end is awaited, with a record or not */
     size_t process_count, processes_starting;
     size_t held_bytes; /* see command_request.h */
     uint64_t tag_base; /* 0: processes cannot be tagged */

@@ -358,6 +358,7 @@ static int start(struct program *p, struct error *reterr)
     raise_nofile(p);
     list_init(&a->sessions);
     list_init(&a->processes);
+    list_init(&a->processes_running);
     list_init(&a->leftovers);
     process_tags_init(a);
     list_init(&a->muxes);

@@ -221,7 +221,8 @@ static void finish(struct process *p)
     if (p->number)
         shell_start_clean(p->agent, p->number); /* after the news: nobody waits for it */
     shell_spare_now(p->agent);
-    process_unref(p); /* the running one's */
+    list_remove(&p->running);
+    process_unref(p);
 }
 
 static void tap_end(struct process *p)
@@ -303,7 +304,8 @@ static void running(struct process *p, pid_t pid, int out, int err)
     p->pid = pid;
     tap_init(&p->taps[0], p->agent, out, out_data, out_end);
     tap_init(&p->taps[1], p->agent, err, err_data, err_end);
-    process_ref(p); /* until finish */
+    list_append(&p->agent->processes_running, &p->running);
+    process_ref(p);
     reaper_watch(p->agent->reaper, &p->child, pid, exited);
     command_request_started(&p->request);
     not_starting(p);
@@ -426,6 +428,7 @@ int process_start(struct agent *a, struct command_request *request, const struct
     p->agent = a;
     p->refs = 1;
     list_init(&p->link);
+    list_init(&p->running);
     list_init(&p->watchers);
     p->taps[0].fd = p->taps[1].fd = p->taps[0].source.fd = p->taps[1].source.fd = -1;
     p->request = *request;
@@ -542,12 +545,12 @@ size_t process_pids_of(struct agent *a, const char *session_id, pid_t *out, size
 
 void processes_free(struct agent *a)
 {
-    list_for_each(i, &a->processes)
+    list_for_each(i, &a->processes) unlist(list_entry(i, struct process, link));
+    list_for_each(i, &a->processes_running)
     {
-        struct process *p = list_entry(i, struct process, link);
-        bool running = !p->ended;
-        unlist(p);
-        if (running)
-            process_unref(p); /* its end will not be seen any more */
+        struct process *p = list_entry(i, struct process, running);
+        list_remove(i);
+        p->ended = true; /* that will not be seen any more */
+        process_unref(p);
     }
 }

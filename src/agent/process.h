@@ -53,7 +53,8 @@ struct process {
     /* private */
     struct agent *agent;
     struct process_tag tag;
-    struct list link; /* in agent->processes unless hidden or replaced */
+    struct list link;    /* in agent->processes unless hidden or replaced */
+    struct list running; /* in agent->processes_running, with a reference, from its start to its end */
     unsigned refs;
     struct command_request request;
     struct list watchers;

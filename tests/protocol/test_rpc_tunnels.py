@@ -61,6 +61,7 @@ def tunnels(own_agent, tmp_path):
 
 
 def running(directory):
+    """The pids of the programs of this directory."""
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -68,7 +69,7 @@ def running(directory):
         except OSError:
             continue
         if len(words) > 2 and words[1] == bytes(directory / "cloudflared"):
-            found.append(words)
+            found.append(int(entry.parent.name))
     return found
 
 
@@ -116,6 +117,17 @@ def test_runs(tunnels):
         assert rpc.call("tunnels.stopTunnelRun", {"tunnelId": "t", "runId": "1"}) == {"stopped": False}
         again = rpc.call("tunnels.ensureTunnelRun", {**wanted, "mode": "named", "token": "x"})
         assert again["started"] is True and "url" not in again["run"]
+
+
+def test_the_agent_ends_before_the_tunnels_output(tunnels):
+    """The program is dead, but the end of what it says has not been seen: the record must not be lost (the sanitizer looks)."""
+    directory, process, api = tunnels
+    with Rpc.of(api, "/rpc") as rpc:
+        assert rpc.call("tunnels.runQuickTunnel", "q", 8080)["id"] == "q"
+    (pid,) = running(directory)
+    with open(f"/proc/{pid}/fd/2", "wb"):
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
 
 
 def test_a_start_that_fails_is_forgotten(tunnels):

@@ -57,7 +57,7 @@ int disk_mount(const struct disk_device *d, int userns_fd, bool discard, bool yo
                struct error *reterr);
 /* Ends the youth of a mounted disk; root_fd: its root directory. Slow: for a worker. */
 int disk_settle(struct disk_store *s, uint64_t number, unsigned index, int root_fd, struct error *reterr);
-/* Likewise for one that is not mounted any more. */
+/* The same for one that is not mounted any more. */
 int disk_flush(struct disk_store *s, uint64_t number, struct error *reterr);
 /* The file system forgets whatever is not on disk yet: for a disk that is about to be removed, so
  * that its unmount does not write it first. */

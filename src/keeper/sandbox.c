@@ -507,8 +507,11 @@ int sandbox_move_in(struct keeper_env *env, struct sandbox *sb, const struct san
     struct build b;
     build_init(&b, env, spec, sb);
     int r = carry_out(&b, move_plan, ARRAY_SIZE(move_plan), reterr);
-    if (r < 0)
-        return r; /* its first step is undone in any case, and with it the sandbox */
+    if (r < 0) { /* its first step is undone in any case, and with it the sandbox */
+        if (is_held(spec))
+            undo_disk(&b);
+        return r;
+    }
     bool ipv6 = sb->spec.ipv6;
     sb->spec = *spec;
     sb->spec.ipv6 = ipv6;

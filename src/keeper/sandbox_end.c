@@ -253,6 +253,8 @@ static bool disk_stays(struct keeper_env *env, struct sandbox *sb, bool keep, in
     int r = keep ? disk_sync(env->disks, sb->spec.disk, &sb->hold, sb->young, &e) : 0;
     if (r == 0 && !root_wait(watch))
         r = error_set(&e, EBUSY, "its last sandbox's root is still there");
+    if (r == 0 && !keep && !disk_has_little(&sb->hold))
+        return false; /* not any more: it went on writing until its end */
     if (r == 0 && !keep)
         r = disk_renew(&sb->hold, &e);
     if (r == 0) {

@@ -68,6 +68,16 @@ def test_much_is_not_removed_but_forgotten(d, command):
     assert not used_up(d, "a", command)
 
 
+def test_who_writes_until_the_end(d):
+    """How much there is, is looked at when nobody is left to add something."""
+    for i in range(4):
+        d.out(f"w{i}", "nohup bash -c 'while :; do head -c 128k /dev/zero > /workspace/$((n++)); done' >/dev/null 2>&1 &")
+        d.destroy(f"w{i}")
+        assert d.out(f"n{i}", "ls -A /workspace; df --output=iused / | tail -1") == d.out(f"m{i}", "ls -A /workspace; df --output=iused / | tail -1")
+        d.destroy(f"n{i}")
+        d.destroy(f"m{i}")
+
+
 def test_who_sleeps_or_lives_long_keeps_his_disk(d):
     assert used_up(d, "a", "true")
     ready(d, 0)

@@ -158,11 +158,10 @@ static void shut_down(struct program *p, int code, bool now)
     count += session_pids(a, roots + count, ROOTS_MAX - count);
     count += contexts_pids(a, roots + count, ROOTS_MAX - count);
     count += terminal_pids(a, roots + count, ROOTS_MAX - count);
-    list_for_each(i, &a->processes)
+    list_for_each(i, &a->processes_running)
     {
-        const struct process *process = list_entry(i, struct process, link);
-        if (!process->ended && count < ROOTS_MAX)
-            roots[count++] = process->pid;
+        if (count < ROOTS_MAX)
+            roots[count++] = list_entry(i, struct process, running)->pid;
     }
     struct process_tag ours = process_tags_all(a);
     struct killing_config config = {.roots = roots,

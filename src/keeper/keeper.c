@@ -114,10 +114,9 @@ struct end_job {
     struct network_terms terms;
     int polite_ms;
     uint64_t remove_disk;
-    struct disk_hold *hold;   /* the box's, which is busy meanwhile ... */
-    struct disk_hold removed; /* ... or what was held of a disk that is removed, ... */
+    struct disk_hold *hold;   /* the box's, which is busy meanwhile, or the last of these: */
+    struct disk_hold removed; /* what was held of a disk that is removed ... */
     struct disk_hold renewed; /* ... or made anew */
-    bool renew;
     void (*done)(void *arg);
     void *arg;
 };
@@ -128,7 +127,7 @@ static void end_run(struct job *j)
     struct keeper_env *env = &job->keeper->env;
     struct error e;
     if (job->sb)
-        sandbox_stop(env, job->sb, job->polite_ms, !job->remove_disk, job->renew ? &job->renewed : job->hold);
+        sandbox_stop(env, job->sb, job->polite_ms, !job->remove_disk, job->hold);
     else if (job->hold && job->remove_disk)
         job->removed = (struct disk_hold){take_fd(job->hold->fd), job->hold->index};
     else if (job->hold)
@@ -194,9 +193,10 @@ void keeper_end_sandbox(struct keeper *k, struct sandbox *sb, int polite_ms, uin
                             .hold = hold,
                             .removed = {.fd = -1},
                             .renewed = {.fd = -1},
-                            .renew = sb && remove_disk && spare_disks_wanted(k, &sb->spec.limits),
                             .done = done,
                             .arg = arg};
+    if (sb && remove_disk && spare_disks_wanted(k, &sb->spec.limits))
+        job->hold = &job->renewed;
     k->jobs++;
     workers_submit(k->enders, &job->job, true);
 }

@@ -186,10 +186,13 @@ def test_equal_events_collapse(api, tree):
     assert got.count(("modify", "f")) < 200
 
 
-def make_many(api, path):
-    """20000 files, not all at once: the kernel would drop what an agent that has no processor does not read."""
+def make_many(api, tree):
+    """20000 files, not all at once: the kernel would drop what an agent that has no processor does not read. Their names are long: a
+    connection that nobody reads takes some megabytes before it is full."""
+    path = f"{tree}/{'x' * 200}"
+    sh(api, f"mkdir {path}")
     for first in range(1, 20001, 2000):
-        sh(api, f"cd {path} && seq {first} {first + 1999} | xargs touch")
+        sh(api, f"cd {path} && seq -f '%g-{'y' * 200}' {first} {first + 1999} | xargs touch")
 
 
 def test_at_most_1000_pending_and_the_rest_is_counted(api, tree):
@@ -203,8 +206,7 @@ def test_at_most_1000_pending_and_the_rest_is_counted(api, tree):
 
 def test_a_slow_reader_does_not_stop_the_rest(api, tree):
     with watch(api, tree) as slow:
-        sh(api, f"mkdir {tree}/{'x' * 200}")
-        make_many(api, f"{tree}/{'x' * 200}")
+        make_many(api, tree)
         with watch(api, tree) as stream, touching(api, tree):  # more than once: the agent may still be at the flood, which is counted, not told
             stream.until(lambda e: e.get("path", "").startswith(f"{tree}/touched-") and e["eventType"] == "create")
         assert slow.next()["type"] == "event"

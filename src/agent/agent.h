@@ -39,6 +39,7 @@ struct agent {
     char fifo_dir[SHELL_DIR_MAX + 1];
     bool own_fifo_dir;
     unsigned shell_number, process_number; /* names of FIFOs; never reused */
+    unsigned commands_under_way;           /* in shells */
     struct list sessions;                  /* struct session, in order of creation */
     size_t session_count;
     struct spare_shell *spare_shell; /* NULL: none */

@@ -11,6 +11,11 @@
  * are followed only after that time (unless the output is live): most commands cost two wake-ups instead of
  * six.
  *
+ * Nor is END asked for before that time: bash reads the line for it byte by byte. When the command's status
+ * is noted and nobody has o or e open any more, not even bash, then nothing is missing, and the line is left
+ * out. Only its newline comes before the next script, so that $LINENO does not depend on how long a command
+ * took.
+ *
  * A shell that has closed both FIFOs, has no children, has read all its input and yet sends no END does not
  * execute any more (`set -n`, no descriptor left): it is killed, and its death is reported. */
 #include "agent/shell_internal.h"
@@ -26,6 +31,8 @@
 
 enum {
     LAZY_MS = 1,
+    LAZY_MAX_MS = 16,
+    COMMANDS_PER_LAZY_MS = 2, /* many at once wait for a processor, and not for us */
     STUCK_MS = 200,
     NOTES_MAX = 64 * 1024,
 };
@@ -86,18 +93,53 @@ void shell_flush_input(struct shell *sh)
 }
 
 int shell_send_script(struct shell *sh, const struct shell_script *script,
-                      int (*build)(struct buf *out, const struct shell_script *s))
+                      int (*build)(struct buf *out, const struct shell_script *s), bool end_now)
 {
     char path[SHELL_PATH_MAX];
-    int r = build(&sh->in, script);
-    path_of(sh, 'w', path);
-    if (r == 0 && buf_len(&sh->in) > SHELL_TEXT_INLINE && shell_file_write(path, &sh->in) == 0)
-        r = shell_script_from_file(&sh->in, script);
+    const char *owed = sh->line_owed ? "\n" : "";
+    int r = buf_puts(&sh->in, owed);
     if (r == 0)
+        r = build(&sh->in, script);
+    path_of(sh, 'w', path);
+    if (r == 0 && buf_len(&sh->in) > SHELL_TEXT_INLINE) {
+        end_now = true; /* reading the file takes a fork */
+        buf_consume(&sh->in, strlen(owed));
+        size_t whole = buf_len(&sh->in);
+        int written = shell_file_write(path, &sh->in);
+        if (written < 0 && buf_len(&sh->in) < whole)
+            r = written; /* half of it is gone: bash must not see the rest */
+        else if (written == 0)
+            r = buf_puts(&sh->in, owed);
+        if (r == 0 && written == 0)
+            r = shell_script_from_file(&sh->in, script);
+    }
+    if (r == 0 && end_now)
         r = shell_script_end(&sh->in, script);
-    if (r < 0)
+    if (r < 0) {
         buf_done(&sh->in);
-    return r;
+        return r;
+    }
+    sh->line_owed = false;
+    sh->end_asked = end_now;
+    return 0;
+}
+
+static void on_lazy_over(struct timer *t);
+
+static void ask_for_end(struct shell *sh)
+{
+    struct shell_script script = {.dir = sh->agent->fifo_dir, .shell = sh->number};
+    if (sh->end_asked)
+        return;
+    bool unread = buf_len(&sh->in) > 0; /* it has not even got its script */
+    if (!unread && shell_script_end(&sh->in, &script) == 0) {
+        sh->end_asked = true;
+        shell_flush_input(sh);
+        return;
+    }
+    if (!unread)
+        buf_done(&sh->in); /* there was no memory for a line */
+    loop_timer_start(sh->agent->loop, &sh->timer, LAZY_MS, on_lazy_over);
 }
 
 /* ------------------------------------------------------------------ ends */
@@ -132,6 +174,7 @@ static void end_command(struct shell *sh, enum shell_end how, int status)
 {
     struct shell_command *c = take_ptr(sh->command);
     char path[SHELL_PATH_MAX];
+    sh->agent->commands_under_way--;
     collect_output(sh, c);
     if (c->text_in_file) {
         path_of(sh, 't', path);
@@ -177,6 +220,27 @@ static void on_end(struct shell *sh)
     shell_tell_idle(sh);
 }
 
+/* The command is over. Most of the time bash has closed its outputs by now, and then so is everything else.
+ */
+static void on_status(struct shell *sh)
+{
+    struct shell_command *c = sh->command;
+    if (!c || sh->end_asked)
+        return;
+    bool over = true;
+    for (int i = 0; i < 2 && over; i++)
+        over = tap_drain(&c->taps[i]);
+    if (sh->command != c)
+        return; /* whoever got the output has ended it */
+    if (!over) {
+        ask_for_end(sh);
+        return;
+    }
+    sh->line_owed = true;
+    end_command(sh, SHELL_END_STATUS, sh->status);
+    shell_tell_idle(sh);
+}
+
 static void on_note(struct shell *sh, struct shell_note note)
 {
     switch (note.kind) {
@@ -185,6 +249,7 @@ static void on_note(struct shell *sh, struct shell_note note)
     case SHELL_NOTE_STATUS:
         sh->has_status = true;
         sh->status = note.value & 255;
+        on_status(sh);
         break;
     case SHELL_NOTE_EVAL:
         sh->has_eval = true;
@@ -234,6 +299,8 @@ static void read_notes(struct shell *sh)
             buf_consume(&sh->notes, len + 1);
             on_note(sh, note);
         }
+        if ((size_t)n < sizeof chunk)
+            return; /* that was all; the loop tells when there is more */
     }
 }
 
@@ -309,6 +376,17 @@ static void follow_output(struct timer *t)
         (void)tap_follow(&sh->command->taps[i]); /* on failure the output waits for the end */
 }
 
+static void on_lazy_over(struct timer *t)
+{
+    ask_for_end(container_of(t, struct shell, timer));
+    follow_output(t);
+}
+
+static int64_t lazy_ms(const struct agent *a)
+{
+    return MIN(LAZY_MS + (int64_t)a->commands_under_way / COMMANDS_PER_LAZY_MS, (int64_t)LAZY_MAX_MS);
+}
+
 static int send_command(struct shell *sh, struct shell_command *c)
 {
     char path[2][SHELL_PATH_MAX], text_path[SHELL_PATH_MAX];
@@ -333,7 +411,8 @@ static int send_command(struct shell *sh, struct shell_command *c)
     };
     script.text_in_file = c->text_in_file =
         shell_script_needs_file(&script) && shell_text_write(text_path, &script, shell_script_body) == 0;
-    int r = shell_send_script(sh, &script, shell_script_foreground);
+    bool plain = !c->cwd && !(c->env && c->env->count) && !c->text_in_file;
+    int r = shell_send_script(sh, &script, shell_script_foreground, c->live || !plain);
     if (r < 0)
         return r;
     tap_init(&c->taps[0], sh->agent, take_fd(out), out_data, out_end);
@@ -342,7 +421,7 @@ static int send_command(struct shell *sh, struct shell_command *c)
     if (c->live)
         follow_output(&sh->timer);
     else
-        loop_timer_start(sh->agent->loop, &sh->timer, LAZY_MS, follow_output);
+        loop_timer_start(sh->agent->loop, &sh->timer, lazy_ms(sh->agent), on_lazy_over);
     return 0;
 }
 
@@ -354,8 +433,10 @@ int shell_run(struct shell *sh, struct shell_command *c, struct error *reterr)
     c->shell = sh;
     sh->command = c;
     int r = send_command(sh, c);
-    if (r == 0)
+    if (r == 0) {
+        sh->agent->commands_under_way++;
         return 0;
+    }
     sh->command = NULL;
     c->shell = NULL;
     return error_sys(reterr, -r, "hand the command to the shell");

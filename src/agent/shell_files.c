@@ -19,7 +19,8 @@ int fifo_open(const char *path, int flags)
 {
     for (int tries = 0; tries < 2; tries++) {
         struct stat st;
-        int fd = open(path, flags | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+        /* musl's open() asks for O_CLOEXEC a second time, as a call of its own; its openat() does not */
+        int fd = openat(AT_FDCWD, path, flags | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
         if (fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode))
             return fd;
         close_fd(&fd);

@@ -45,6 +45,8 @@ struct shell {
     } birth;
     struct timer timer; /* command: lazy, then stuck; birth: announcement */
     bool plain_command; /* `builtin` has been redefined */
+    bool end_asked;     /* bash is going to tell the end of the job */
+    bool line_owed;     /* it was not asked to the last time */
     bool has_status, has_eval, bad_cwd;
     int status, eval_status, end_status;
 
@@ -64,9 +66,10 @@ struct shell {
 /* shell.c */
 
 void shell_flush_input(struct shell *sh);
-/* Puts a script into the input: through a file when it is long, because bash reads a pipe byte by byte. */
+/* Puts a script into the input: through a file when it is long, because bash reads a pipe byte by byte.
+ * end_now: with the line that makes it tell its end. */
 int shell_send_script(struct shell *sh, const struct shell_script *script,
-                      int (*build)(struct buf *out, const struct shell_script *s));
+                      int (*build)(struct buf *out, const struct shell_script *s), bool end_now);
 void shell_reset_job(struct shell *sh);
 void shell_tell_idle(struct shell *sh);
 

@@ -130,7 +130,7 @@ static int begin_birth(struct shell *sh, struct shell_start *s)
     if (r == 0)
         script.text_in_file = !s || (s->len > SHELL_TEXT_INLINE && write_errand(sh, &process, s) == 0);
     if (r == 0)
-        r = shell_send_script(sh, &script, shell_script_background);
+        r = shell_send_script(sh, &script, shell_script_background, true);
     if (r < 0) {
         shell_start_clean(sh->agent, process.number);
         return r;

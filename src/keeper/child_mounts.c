@@ -7,7 +7,11 @@
  * On the stage, the working directory meanwhile, is nothing that the kernel and we have not put there. So
  * names can be trusted, and mount(2) does in one call what takes ten with descriptors. The image is not
  * trusted: every target in the root is opened beneath it without following links, and mounts are attached to
- * that descriptor, so a link at /proc or /dev is refused instead of followed. */
+ * that descriptor, so a link at /proc or /dev is refused instead of followed.
+ *
+ * The small directories among them are the stage's own, bound to their places: for each file system the
+ * kernel keeps room in every memory group there is, so with a thousand sandboxes one more in each costs
+ * thirty megabytes. */
 #include "keeper/child_mounts.h"
 #include "agent/control.h"
 #include "keeper/mount_util.h"
@@ -55,6 +59,13 @@ static int cover_old_root(int mount_fd)
     return move_mount(mount_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
+/* Directories of the stage beside those that are mounted on. FIFOs: two for each process, three for each
+ * session. */
+#define STAGE_OPTIONS "size=64k,nr_inodes=65664,mode=0755"
+#define FIFOS         "fifos"
+#define SYS_FS        "fs"
+#define EMPTY         "empty"
+
 /* What a root has mounted. The first STAGED of them need no root to be made. */
 static const char *const mounted[] = {"proc", "sys", "dev", "tmp", "run"};
 enum { STAGED = 3 };
@@ -92,9 +103,9 @@ static int make_dev(const struct child_plan *p)
         {"dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=0620,gid=5,max=64", NSE},
         {"dev/shm", "tmpfs", "size=64m,nr_inodes=16k,mode=1777", ALL},
         {"dev/mqueue", "mqueue", NULL, ALL},
-        {AGENT_FIFO_DIR + 1, "tmpfs", "size=64k,nr_inodes=65536,mode=0711", ALL},
     };
-    int r = put("dev", "tmpfs", "size=64k,nr_inodes=64,mode=0755", NSE);
+    struct mount_attr flags = {.attr_clr = MOUNT_ATTR_NODEV, .attr_set = MOUNT_ATTR_RDONLY};
+    int r = bind("dev", "dev", 0);
     if (r < 0)
         return r;
     for (size_t i = 0; i < ARRAY_SIZE(links); i++)
@@ -113,17 +124,22 @@ static int make_dev(const struct child_plan *p)
         if ((r = put(inside[i].path, inside[i].type, inside[i].options, inside[i].flags)) < 0)
             return r;
     }
-    return make_read_only("dev", false);
+    if (mkdir(AGENT_FIFO_DIR + 1, 0755) < 0 || mkdir(FIFOS, 0711) < 0)
+        return -errno;
+    r = bind(FIFOS, AGENT_FIFO_DIR + 1, 0);
+    if (r == 0 && mount_setattr(AT_FDCWD, "dev", 0, &flags, sizeof flags) < 0)
+        r = -errno;
+    return r;
 }
 
 /* /sys/fs shows the control groups (language runtimes size their heaps from them) and nothing else. */
 static int make_sys_fs(const struct child_plan *p)
 {
-    int r = put("sys/fs", "tmpfs", "size=16k,nr_inodes=16,mode=0755", ALL);
+    if (mkdir(SYS_FS, 0755) < 0 || mkdir(SYS_FS "/cgroup", 0755) < 0)
+        return -errno;
+    int r = bind(SYS_FS, "sys/fs", 0);
     if (r < 0)
         return r;
-    if (mkdir("sys/fs/cgroup", 0755) < 0)
-        return -errno;
     for (size_t i = 0; i < ARRAY_SIZE(p->cgroup_v1) && p->cgroup_v1[i]; i++) {
         char path[48];
         (void)snprintf(path, sizeof path, "sys/fs/cgroup/%s", p->cgroup_v1[i]);
@@ -140,7 +156,7 @@ static int make_sys_fs(const struct child_plan *p)
 int child_mounts_stage(const struct child_plan *p, int *ret_stage)
 {
     auto_close int stage =
-        make_tmpfs("size=4k,nr_inodes=8,mode=0755", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+        make_tmpfs(STAGE_OPTIONS, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
     int r = stage < 0 ? stage : cover_old_root(stage);
     if (r < 0)
         return r;
@@ -194,7 +210,11 @@ int child_mounts_mask(void)
                                        "sys/devices/virtual/powercap",
                                        "sys/devices/virtual/dmi"};
     enum { CPUS_MAX = 4096 };
-    int r = put(EMPTY_DIR, "tmpfs", "size=4k,nr_inodes=2,mode=0555", ALL | MS_RDONLY);
+    if (mkdir(EMPTY, 0555) < 0)
+        return -errno;
+    int r = bind(EMPTY, EMPTY_DIR, 0);
+    if (r == 0)
+        r = make_read_only(EMPTY_DIR, false);
     for (size_t i = 0; i < ARRAY_SIZE(files) && r == 0; i++)
         r = mask(files[i], false);
     for (size_t i = 0; i < ARRAY_SIZE(dirs) && r == 0; i++)

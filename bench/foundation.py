@@ -113,6 +113,8 @@ def rate(host):
     for threads, seconds in ((2, min(long, 60)), (8, long)):
         result = client("load", threads, seconds, plan=create_and_exec("Silica", daemon, f"long{threads}"))
         report.failures(f"{seconds} s with {threads} clients", result)
+        if result.failures:
+            report.note("what the daemon said: " + (daemon.log()[-2000:].strip() or "nothing"))
         total = rate_of(result, "Silica", 0, seconds * 1000)
         tenths = [rate_of(result, "Silica", seconds * 100 * i, seconds * 100 * (i + 1)) for i in range(10)]
         exec_ms = result.get("Silica") or [0]

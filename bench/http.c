@@ -160,6 +160,8 @@ static ssize_t receive(struct http *h)
             continue;
         if (n > 0)
             h->len += (size_t)n;
+        if (n < 0 && errno == EAGAIN)
+            return -ETIMEDOUT; /* after ANSWER_S */
         return n < 0 ? -errno : n;
     }
 }

@@ -121,6 +121,7 @@ static void *load_main(void *arg)
             t->failures++;
             (void)snprintf(t->failed, sizeof t->failed, "%s", p->steps[i].name);
             (void)snprintf(t->error, sizeof t->error, "%s", t->runner.error);
+            break; /* what it was about stays as it is, to be looked at */
         }
     }
     return NULL;

@@ -115,6 +115,7 @@ def rate(host):
         report.failures(f"{seconds} s with {threads} clients", result)
         if result.failures:
             report.note("what the daemon said: " + (daemon.log()[-2000:].strip() or "nothing"))
+            report.note("what it has now: " + daemon.request("GET", "/v1/sandbox").body.decode()[:2000])
         total = rate_of(result, "Silica", 0, seconds * 1000)
         tenths = [rate_of(result, "Silica", seconds * 100 * i, seconds * 100 * (i + 1)) for i in range(10)]
         exec_ms = result.get("Silica") or [0]

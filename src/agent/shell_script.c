@@ -13,9 +13,10 @@
  *
  * The eval keeps syntax errors and aborted expansions from ending the shell; the empty line makes a
  * trailing backslash harmless. The status is noted inside the eval, which then returns 0: otherwise `set -e`
- * would end the shell for statuses it is meant to ignore (`! true`, `false && x`). The second line is a
- * command of its own, because some errors discard the rest of the line they occur in. The redirections belong
- * to the eval itself, so its own trace goes to bash's stderr, which is /dev/null.
+ * would end the shell for statuses it is meant to ignore (`! true`, `false && x`). The second line, which
+ * most commands do without (shell.c), is a command of its own, because some errors discard the rest of the
+ * line they occur in. The redirections belong to the eval itself, so its own trace goes to bash's stderr,
+ * which is /dev/null.
  *
  * With a cwd or variables an outer eval is put around it. Its text is pasted together from quoted pieces and
  * expansions of the old values, so that the old values live in that text and not in variables of the user's

@@ -295,7 +295,7 @@ static void read_notes(struct shell *sh)
         while (!sh->freed && buf_len(&sh->notes) &&
                (nl = memchr(buf_data(&sh->notes), '\n', buf_len(&sh->notes)))) {
             size_t len = (size_t)(nl - buf_data(&sh->notes));
-            struct shell_note note = shell_note_parse(buf_data(&sh->notes), len, sh->notes_path);
+            struct shell_note note = shell_note_parse(buf_data(&sh->notes), len);
             buf_consume(&sh->notes, len + 1);
             on_note(sh, note);
         }
@@ -537,7 +537,6 @@ int shell_new(struct agent *a, char *const *env, const char *cwd, const struct s
     sh->in_fd = sh->notes_fd = sh->in_source.fd = sh->notes_source.fd = -1;
     sh->in = BUF_INIT(SHELL_SCRIPT_MAX);
     sh->notes = BUF_INIT(NOTES_MAX);
-    path_of(sh, 'c', sh->notes_path);
 
     int pipe_fds[2] = {-1, -1};
     int r = 0;
@@ -546,8 +545,8 @@ int shell_new(struct agent *a, char *const *env, const char *cwd, const struct s
         r = fifo_make(path);
     }
     if (r == 0) {
-        /* held for writing too, so that it never reports an end */
-        sh->notes_fd = fifo_open(sh->notes_path, O_RDWR);
+        /* the last one, c: held for writing too, so that it never reports an end */
+        sh->notes_fd = fifo_open(path, O_RDWR);
         r = sh->notes_fd < 0 ? sh->notes_fd
                              : loop_add(a->loop, &sh->notes_source, sh->notes_fd, EPOLLIN, notes_ready);
     }

@@ -18,7 +18,6 @@ struct shell {
     void *arg;
     unsigned number;
     struct process_tag tag;
-    char notes_path[SHELL_PATH_MAX];
 
     struct spawn spawn;
     struct child child;

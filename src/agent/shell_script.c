@@ -8,8 +8,8 @@
  *     TEXT
  *
  *     }
- *     ! 2>D/7c >D/7c/"$?"' </dev/null >D/7o 2>D/7e
- *     ! 2>D/7c >D/7c/e"$?"
+ *     ! 2>D/7c >"$?"/' </dev/null >D/7o 2>D/7e
+ *     ! 2>D/7c >e"$?"/
  *
  * The eval keeps syntax errors and aborted expansions from ending the shell; the empty line makes a
  * trailing backslash harmless. The status is noted inside the eval, which then returns 0: otherwise `set -e`
@@ -23,15 +23,15 @@
  * shell:
  *
  *     \builtin eval 'if \builtin cd -- '\''/etc'\''; then
- *     \builtin export A='\''1'\'' || ! 2>D/7c >D/7c/v0
+ *     \builtin export A='\''1'\'' || ! 2>D/7c >v0/
  *     (the eval of above)
- *     ! 2>D/7c >D/7c/s"$?"
+ *     ! 2>D/7c >s"$?"/
  *     '"${A+#}"'\builtin unset -v A||>/dev/null
  *     '"${A+\builtin declare -g +x A||>/dev/null}"'
  *     '"${A+\builtin declare -g${A@a} A=${A@Q}||>/dev/null}"'
  *     \builtin cd -- '"${PWD+${PWD@Q}}"'||>/dev/null
  *     ...
- *     else ! 2>D/7c >D/7c/d
+ *     else ! 2>D/7c >d/
  *     fi'
  *
  * A syntax error inside $(...), <(...) or >(...) ends a bash that is not interactive, eval or not. Texts with
@@ -40,7 +40,7 @@
  *     if ( \builtin eval '\builtin set -n
  *     '"$(<D/7t)" ); then
  *     (the eval of above)
- *     else ( (the same) ) >D/7o 2>D/7e || ! 2>D/7c >D/7c/2
+ *     else ( (the same) ) >D/7o 2>D/7e || ! 2>D/7c >2/
  *     fi
  *
  * A background process is a subshell of a subshell. The inner one notes its pid and then blocks in opening
@@ -52,7 +52,7 @@
  *     ( \builtin set -m
  *     ( \builtin set +m
  *     \builtin ulimit -x TAG||>/dev/null
- *     ! 2>D/7c >D/7c/p"$BASHPID"
+ *     ! 2>D/7c >p"$BASHPID"/
  *     { \builtin eval '{
  *     TEXT
  *
@@ -68,6 +68,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { NOTE_DIGITS_MAX = 9 };
 
 /* A string builder with a sticky error; `quotes` open single quotes are taken into account. */
 struct script {
@@ -127,15 +129,14 @@ static void put_guard(struct script *b)
     put(b, b->s->plain_command ? "\\command " : "\\builtin ");
 }
 
-/* `! 2>NOTES >NOTES/<note>` */
+/* `! 2>NOTES ><note>/` */
 static void put_note(struct script *b, const char *note)
 {
     put(b, "! 2>");
     put_path(b, SHELL_PATH_SESSION, 'c');
     put(b, " >");
-    put_path(b, SHELL_PATH_SESSION, 'c');
-    put(b, "/");
     put(b, note);
+    put(b, "/");
 }
 
 void shell_path(char out[SHELL_PATH_MAX], const char *dir, enum shell_path_kind kind, unsigned number,
@@ -249,7 +250,8 @@ static void put_eval(struct script *b)
         put_parser(b);
         put_outputs(b);
         put(b, "||");
-        put_note(b, "2\nfi\n");
+        put_note(b, "2");
+        put(b, "\nfi\n");
     }
 }
 
@@ -326,13 +328,15 @@ int shell_script_foreground(struct buf *out, const struct shell_script *s)
         }
         for (size_t i = 0; i < vars; i++) {
             char note[24];
-            (void)snprintf(note, sizeof note, "v%zu\n", i);
+            (void)snprintf(note, sizeof note, "v%zu", i);
             put_export(&b, s->env->vars[i]);
             put(&b, "||");
             put_note(&b, note);
+            put(&b, "\n");
         }
         put_eval(&b);
-        put_note(&b, "s\"$?\"\n");
+        put_note(&b, "s\"$?\"");
+        put(&b, "\n");
         for (size_t i = 0; i < vars; i++)
             put_restore(&b, s->env->vars[i], name_length(s->env->vars[i]));
         if (s->cwd) {
@@ -345,7 +349,8 @@ int shell_script_foreground(struct buf *out, const struct shell_script *s)
             put(&b, "unset -v OLDPWD\n");
             put_expansion(&b, "${OLDPWD+OLDPWD=${OLDPWD@Q}}", "", 0);
             put(&b, "\nelse ");
-            put_note(&b, "d\nfi");
+            put_note(&b, "d");
+            put(&b, "\nfi");
         }
         b.quotes = 0;
         put(&b, "'\n");
@@ -406,7 +411,8 @@ int shell_script_background(struct buf *out, const struct shell_script *s)
         put(&b, value);
         put(&b, "||>/dev/null\n");
     }
-    put_note(&b, "p\"$BASHPID\"\n{ ");
+    put_note(&b, "p\"$BASHPID\"");
+    put(&b, "\n{ ");
     if (s->text_in_file) {
         put_guard(&b);
         put(&b, "eval ");
@@ -434,44 +440,49 @@ int shell_script_from_file(struct buf *out, const struct shell_script *s)
 int shell_script_end(struct buf *out, const struct shell_script *s)
 {
     struct script b = {.out = out, .s = s};
-    put_note(&b, "e\"$?\"\n");
+    put_note(&b, "e\"$?\"");
+    put(&b, "\n");
     return b.err;
 }
 
-struct shell_note shell_note_parse(const char *line, size_t n, const char *notes_path)
+/* The last "/: " of the line is bash's own: behind it comes the system's word for the error. */
+static const char *last_mark(const char *line, size_t n)
+{
+    for (const char *p = line + n; p - line >= 3; p--)
+        if (memcmp(p - 3, "/: ", 3) == 0)
+            return p - 3;
+    return NULL;
+}
+
+struct shell_note shell_note_parse(const char *line, size_t n)
 {
     static const struct {
         char letter;
         enum shell_note_kind kind;
     } kinds[] = {
         {'s', SHELL_NOTE_EVAL}, {'e', SHELL_NOTE_END},     {'d', SHELL_NOTE_BAD_CWD},
-        {'p', SHELL_NOTE_PID},  {'v', SHELL_NOTE_BAD_VAR},
+        {'p', SHELL_NOTE_PID},  {'v', SHELL_NOTE_BAD_VAR}, {' ', SHELL_NOTE_STATUS},
     };
     struct shell_note note = {0};
-    size_t path_len = strlen(notes_path);
-    const char *p = memmem(line, n, notes_path, path_len);
-    const char *end = line + n;
-    if (!p || p + path_len >= end || p[path_len] != '/')
+    const char *end = last_mark(line, n), *digits = end;
+    if (!end)
         return note;
-    p += path_len + 1;
+    while (digits > line && digits[-1] >= '0' && digits[-1] <= '9')
+        digits--;
+    if (digits - line < 2 || end - digits > NOTE_DIGITS_MAX)
+        return note;
+    const char *letter = digits - 1;
+    if (*letter != ' ' && letter[-1] != ' ')
+        return note;
 
-    enum shell_note_kind kind = SHELL_NOTE_STATUS;
+    enum shell_note_kind kind = SHELL_NOTE_NONE;
     for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-        if (p < end && *p == kinds[i].letter) {
+        if (*letter == kinds[i].letter)
             kind = kinds[i].kind;
-            p++;
-            break;
-        }
-    const char *digits = p;
-    int value = 0;
-    for (; p < end && *p >= '0' && *p <= '9'; p++) {
-        if (value > 100000000)
-            return note;
-        value = value * 10 + (*p - '0');
-    }
-    if (p >= end || *p != ':' || (p == digits && kind != SHELL_NOTE_BAD_CWD))
+    if (digits == end && kind != SHELL_NOTE_BAD_CWD)
         return note;
+    for (const char *p = digits; p < end; p++)
+        note.value = note.value * 10 + (*p - '0');
     note.kind = kind;
-    note.value = value;
     return note;
 }

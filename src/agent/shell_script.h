@@ -4,10 +4,11 @@
  * Every path below is <dir>/<shell number><letter>: o and e take the command's output, c takes notes, t holds
  * a long command text, w a long script; p<process number> instead of the shell's for a background process.
  *
- * A note is a redirection that must fail: `! 2>DIR/7c >DIR/7c/"$?"` makes bash itself write
- * "bash: line 1: DIR/7c/0: Not a directory" into the FIFO. No command name is involved, so no function, alias
- * or disabled builtin of the user can get in between; it prints nothing under `set -x`, the `!` keeps `set
- * -e` and ERR traps quiet, and nothing is forked (an input redirection would fork). */
+ * A note is a redirection that must fail: `! 2>DIR/7c >"$?"/` makes bash itself write
+ * "bash: line 1: 0/: Is a directory" into the FIFO (no file can be made under a name that ends in a slash,
+ * wherever the shell is). No command name is involved, so no function, alias or disabled builtin of the user
+ * can get in between; it prints nothing under `set -x`, the `!` keeps `set -e` and ERR traps quiet, and
+ * nothing is forked (an input redirection would fork). */
 #pragma once
 
 #include "agent/environ.h"
@@ -70,4 +71,4 @@ struct shell_note {
 };
 
 /* One line (without its newline) from the notes FIFO. Lines that are no notes give SHELL_NOTE_NONE. */
-struct shell_note shell_note_parse(const char *line, size_t n, const char *notes_path);
+struct shell_note shell_note_parse(const char *line, size_t n);

@@ -182,6 +182,21 @@ def test_state_persists(api, session, before, command, expected):
     assert api.out(command, session) == expected
 
 
+@pytest.mark.parametrize(
+    "place",
+    ["mkdir 0 3", "mkdir d e; touch 0 3; ln -s d e0", "touch 0 3; set -C", "ln -s /tmp 3; ln -s nowhere 0", "mkfifo 0 3",
+     "rmdir $PWD", "IFS=03", "BASH_ARGV0='x: 7/: y'", "BASH_ARGV0='0/: '"],
+)
+def test_the_status_is_told_wherever_the_shell_is(api, session, directory, place):
+    """bash tells it by a file that cannot be made, under a name that has the status in it."""
+    api.run(f"cd {directory}", session)
+    assert api.run(place, session)["exitCode"] == 0
+    assert api.run("true", session)["exitCode"] == 0
+    assert api.run("(exit 3)", session)["exitCode"] == 3
+    assert api.run("sleep 0.1; (exit 3)", session)["exitCode"] == 3
+    assert api.run("echo $A; (exit 3)", session, cwd="/", env={"A": "a"})["exitCode"] == 3
+
+
 def test_descriptors_persist(api, session, directory):
     api.run(f"exec 5>{directory}/five", session)
     api.run("echo five >&5", session)

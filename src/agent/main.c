@@ -39,6 +39,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 /* SLEEP_GRACE_MS is below the keeper's patience with us. */
 enum {
@@ -433,6 +434,16 @@ static void forget_relocations(void)
         }
 }
 
+/* musl takes its first page from the end of the program break, which the kernel puts far away from everything
+ * else: with the tables that lead to it the page costs four. Where the break cannot grow it takes the page
+ * from mmap. */
+static void block_the_break(void)
+{
+    uintptr_t page = (uintptr_t)getpagesize(), end = (uintptr_t)syscall(SYS_brk, 0);
+    (void)mmap((void *)((end + page - 1) & ~(page - 1)), page, PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0); /* on failure it just grows */
+}
+
 static int usage(void)
 {
     (void)fputs("usage: silica-agent [--listen HOST:PORT] [CMD ARG...]\n       silica-agent --sandbox\n",
@@ -463,6 +474,7 @@ int main(int argc, char **argv)
     }
     p->command = i < argc ? argv + i : NULL;
     forget_relocations();
+    block_the_break();
     int r = start(p, &e);
     if (r == 0)
         r = loop_run(p->agent.loop);

@@ -16,8 +16,9 @@
  * out. Only its newline comes before the next script, so that $LINENO does not depend on how long a command
  * took.
  *
- * A shell that has closed both FIFOs, has no children, has read all its input and yet sends no END does not
- * execute any more (`set -n`, no descriptor left): it is killed, and its death is reported. */
+ * A shell that waits for more input, has read all there was and yet has sent no END does not execute any
+ * more, or not where we hear of it (`set -n`, no descriptor left, FIFOs out of its sight): it is killed, and
+ * its death is reported. Who closes both FIFOs is looked at soon, others now and then. */
 #include "agent/shell_internal.h"
 #include "agent/shell_quote.h"
 #include "base/log.h"
@@ -34,6 +35,7 @@ enum {
     LAZY_MAX_MS = 16,
     COMMANDS_PER_LAZY_MS = 2, /* many at once wait for a processor, and not for us */
     STUCK_MS = 200,
+    STUCK_MAX_MS = 5000,
     NOTES_MAX = 64 * 1024,
 };
 
@@ -324,17 +326,34 @@ static void child_exited(struct child *child, int code)
 
 /* ------------------------------------------------------------------ commands */
 
+static bool has_nothing_to_do(const struct shell *sh)
+{
+    int unread = 0;
+    return sh->child.pid && sh->end_asked && !buf_len(&sh->in) && ioctl(sh->in_fd, FIONREAD, &unread) == 0 &&
+           !unread && process_reads_pipe(sh->child.pid, sh->in_fd);
+}
+
+static void on_stuck(struct timer *t);
+
+static void look_later(struct shell *sh, int64_t delay_ms)
+{
+    sh->look_ms = MIN(delay_ms, (int64_t)STUCK_MAX_MS);
+    loop_timer_start(sh->agent->loop, &sh->timer, sh->look_ms, on_stuck);
+}
+
 static void on_stuck(struct timer *t)
 {
     struct shell *sh = container_of(t, struct shell, timer);
-    int unread = 0;
-    if (sh->child.pid && !buf_len(&sh->in) && ioctl(sh->in_fd, FIONREAD, &unread) == 0 && !unread &&
-        process_reads_pipe(sh->child.pid, sh->in_fd)) {
+    const struct shell_command *c = sh->command;
+    if (has_nothing_to_do(sh)) {
+        read_notes(sh); /* what it said a moment ago */
+        if (sh->freed || sh->command != c || loop_timer_running(t))
+            return;
         log_warn("shell %u does not execute any more: killed", sh->number);
         (void)kill(sh->child.pid, SIGKILL);
         return;
     }
-    loop_timer_start(sh->agent->loop, t, STUCK_MS, on_stuck);
+    look_later(sh, sh->look_ms * 2);
 }
 
 static void tap_data(struct tap *t, const char *data, size_t n, int stream)
@@ -356,7 +375,7 @@ static void err_data(struct tap *t, const char *data, size_t n)
 static void check_stuck(struct shell_command *c)
 {
     if (c->shell && c->taps[0].fd < 0 && c->taps[1].fd < 0)
-        loop_timer_start(c->shell->agent->loop, &c->shell->timer, STUCK_MS, on_stuck);
+        look_later(c->shell, STUCK_MS);
 }
 
 static void out_end(struct tap *t)
@@ -369,17 +388,19 @@ static void err_end(struct tap *t)
     check_stuck(container_of(t, struct shell_command, taps[1]));
 }
 
-static void follow_output(struct timer *t)
+static void follow_output(struct shell *sh)
 {
-    struct shell *sh = container_of(t, struct shell, timer);
     for (int i = 0; i < 2; i++)
         (void)tap_follow(&sh->command->taps[i]); /* on failure the output waits for the end */
 }
 
 static void on_lazy_over(struct timer *t)
 {
-    ask_for_end(container_of(t, struct shell, timer));
-    follow_output(t);
+    struct shell *sh = container_of(t, struct shell, timer);
+    ask_for_end(sh);
+    follow_output(sh);
+    if (sh->end_asked)
+        look_later(sh, STUCK_MS);
 }
 
 static int64_t lazy_ms(const struct agent *a)
@@ -418,10 +439,12 @@ static int send_command(struct shell *sh, struct shell_command *c)
     tap_init(&c->taps[0], sh->agent, take_fd(out), out_data, out_end);
     tap_init(&c->taps[1], sh->agent, take_fd(err), err_data, err_end);
     shell_flush_input(sh);
-    if (c->live)
-        follow_output(&sh->timer);
-    else
-        loop_timer_start(sh->agent->loop, &sh->timer, lazy_ms(sh->agent), on_lazy_over);
+    if (c->live) {
+        follow_output(sh);
+        look_later(sh, STUCK_MS);
+        return 0;
+    }
+    loop_timer_start(sh->agent->loop, &sh->timer, lazy_ms(sh->agent), on_lazy_over);
     return 0;
 }
 

@@ -43,6 +43,7 @@ struct shell {
         struct shell_start *start; /* NULL: it will be the spare, or is released */
     } birth;
     struct timer timer; /* command: lazy, then stuck; birth: announcement */
+    int64_t look_ms;    /* how long after the last look at a shell that may be stuck */
     bool plain_command; /* `builtin` has been redefined */
     bool end_asked;     /* bash is going to tell the end of the job */
     bool line_owed;     /* it was not asked to the last time */

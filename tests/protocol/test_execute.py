@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Foreground commands: output, directory and variables, texts that break wrappers, the shell's death, time limits, order."""
 import json
+import os
 import threading
 import time
 
@@ -446,6 +447,18 @@ def test_death_of_the_shell(api, session, command, code):
     assert error["message"] == f"Session '{session}' shell exited (exit code: {code})"
     assert session not in api.get("/api/session/list").json["data"]
     assert api.out("echo ${X-fresh}", session) == "fresh"
+
+
+HIDE = "mount -t tmpfs none $(dirname $(readlink /proc/$$/fd/1)) && exec bash --norc"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="hides a directory from the shell: needs root")
+@pytest.mark.parametrize("hidden", [f"exec unshare --mount sh -c '{HIDE}' 0<&10", f"exec unshare --mount sh -c '{HIDE}' 0<&10 >/dev/null 2>&1"])
+def test_a_shell_that_does_not_see_its_pipes_any_more(api, session, hidden):
+    """It waits for input and executes it, and nobody hears of it."""
+    response = api.execute(hidden, session)
+    assert response.status == 410 and response.json["context"] == {"sessionId": session, "exitCode": 137}
+    assert api.out("echo next", session) == "next"
 
 
 def test_death_between_commands_is_told_once(api, session, directory):

@@ -5,7 +5,9 @@
 #include "agent/session_internal.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A new sandbox that somebody waits for is owned at once: its first command finds the processor free. */
 enum { PREPARE_MS = 20, LOOK_MS = 10, KEEP_MS = 1000 };
@@ -122,6 +124,17 @@ static bool same_env(char *const *a, char *const *b)
     return !a[i] && !b[i];
 }
 
+/* The kernel gives the new root to everybody who had the old one, except to who is being forked at that
+ * moment: he starts in a tree that nobody else has. */
+static bool has_our_root(pid_t pid)
+{
+    char path[32];
+    struct stat ours, its;
+    (void)snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
+    return stat("/", &ours) == 0 && stat(path, &its) == 0 && ours.st_dev == its.st_dev &&
+           ours.st_ino == its.st_ino;
+}
+
 struct shell *spare_shell_take(struct agent *a, char *const *env, const char *cwd,
                                const struct shell_ops *ops, void *arg)
 {
@@ -129,7 +142,7 @@ struct shell *spare_shell_take(struct agent *a, char *const *env, const char *cw
     if (!s)
         return NULL;
     if (!s->shell || !same_env(s->env.vars, env) || strcmp(s->cwd, cwd) != 0 ||
-        (a->bare && !origin_unchanged(s->origin, a->pristine))) {
+        (a->bare && !(origin_unchanged(s->origin, a->pristine) && has_our_root(shell_pid(s->shell))))) {
         spare_shell_free(a);
         return NULL;
     }

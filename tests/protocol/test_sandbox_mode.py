@@ -30,7 +30,7 @@ class UnixConnection(http.client.HTTPConnection):
 class Sandbox:
     """An agent in its own pid namespace, and the keeper's end of its line."""
 
-    def __init__(self, tmp_path):
+    def __init__(self, tmp_path, before=(), arguments=()):
         self.http = str(tmp_path / "http")
         self.control = str(tmp_path / "control")
         listeners = []
@@ -50,7 +50,7 @@ class Sandbox:
         self.process = subprocess.Popen(
             # no CAP_SYS_PTRACE, as in a real sandbox: it would see through everything
             ["setpriv", "--bounding-set", "-sys_ptrace", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-            + [os.environ["SILICA_AGENT"], "--sandbox"],
+            + [*before, os.environ["SILICA_AGENT"], "--sandbox", *arguments],
             preexec_fn=inherit,
             close_fds=False,
             stderr=subprocess.PIPE,
@@ -114,11 +114,17 @@ class Sandbox:
 
 
 @pytest.fixture
-def sandbox(tmp_path):
+def sandbox_factory(tmp_path):
     if not os.environ.get("SILICA_AGENT") or os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs SILICA_AGENT, root, setpriv and unshare")
-    s = Sandbox(tmp_path)
-    yield s
+    made = []
+
+    def make(**how):
+        made.append(Sandbox(tmp_path, **how))
+        return made[0]
+
+    yield make
+    (s,) = made
     if s.process.poll() is None:
         os.kill(s.agent_pid(), signal.SIGTERM)  # a clean end: it removes what it has made
     try:
@@ -127,6 +133,11 @@ def sandbox(tmp_path):
         s.process.kill()
         raise
     assert b"AddressSanitizer" not in errors, errors.decode()
+
+
+@pytest.fixture
+def sandbox(sandbox_factory):
+    return sandbox_factory()
 
 
 def test_nothing_is_served_before_boot(sandbox):
@@ -248,3 +259,53 @@ def test_the_agent_cannot_be_inspected(sandbox):
 def test_descriptors_of_commands(sandbox):
     sandbox.boot()
     assert sandbox.out("ls /proc/self/fd").split() == ["0", "1", "2", "3"]
+
+
+# Without locales a shell consists of few enough files to be recognized by them.
+FEW_FILES = """set -e
+mount -t tmpfs none /usr/lib/locale
+"""
+# bash becomes a program that goes to another root first.
+ANOTHER_ROOT = """
+mount -t tmpfs none "$0"
+mkdir "$0/usr"
+for d in /bin /lib /lib32 /lib64 /sbin; do [ ! -e $d ] || cp -d $d "$0"; done
+for d in dev proc tmp root; do mkdir "$0/$d"; mount --rbind /$d "$0/$d"; done
+mount --rbind /usr "$0/usr"
+printf '#!/bin/sh\\nexec chroot %s /usr/bin/bash "$@"\\n' "$0" > "$0/bash"
+chmod 755 "$0/bash"
+mount --bind "$0/bash" /usr/bin/bash
+"""
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_shell_that_waited_in_another_root_is_not_used(sandbox_factory, tmp_path, elsewhere):
+    """A root that changes is not changed for who is being forked at that moment."""
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    script = FEW_FILES + ANOTHER_ROOT * elsewhere + 'exec "$@"'
+    sandbox = sandbox_factory(before=["sh", "-c", script, str(place)], arguments=["--bare"])
+    sandbox.connect()
+    assert sandbox.receive()[0] == PLACE
+    sandbox.send(PLACED)
+
+    number = None
+
+    def waiting():
+        """A shell that has been looked at: then the agent waits without a time limit."""
+        nonlocal number
+        agent = sandbox.agent_pid()
+        with open(f"/proc/{agent}/syscall") as call, open(f"/proc/{agent}/task/{agent}/children") as children:
+            if call.read().split()[4:5] not in (["0xffffffffffffffff"], ["0xffffffff"]):
+                return False
+            for pid in children.read().split():
+                with open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/wchan") as wchan, open(f"/proc/{pid}/status") as status:
+                    if comm.read() == "bash\n" and "pipe" in wchan.read():
+                        number = next(line.split()[-1] for line in status if line.startswith("NSpid"))
+        return number is not None
+
+    wait_until(waiting, "the shell that waits")
+    sandbox.send(BOOT)
+    assert sandbox.receive()[0] == BOOTED
+    assert (sandbox.out("echo $$") == number) == (not elsewhere)
+    assert sandbox.out("echo next", sessionId="next") == "next"

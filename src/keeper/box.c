@@ -195,7 +195,9 @@ static void control_ready(struct source *s, uint32_t events)
     log_warn("sandbox %s: %s", b->row.id, e.msg);
     loop_del(b->keeper->loop, &b->control_source);
     close_fd(&b->sb->control_fd);
-    if (r == -EBADMSG) /* nobody knows what became of an agent that lies: its next life is an honest one */
+    /* nobody knows what became of an agent that lies, and one whose spawner has no place starts nothing any
+     * more: the next life is an honest one. The end of the line is the agent's own, with an exit code. */
+    if (r != -EPIPE && r != -ECONNRESET)
         (void)syscall(SYS_pidfd_send_signal, b->sb->pidfd, SIGKILL, NULL, 0);
 }
 

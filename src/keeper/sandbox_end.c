@@ -74,12 +74,14 @@ static int control_send(struct sandbox *sb, enum control_type type, int fd, stru
     return n < 0 ? error_sys(reterr, (int)-n, "speak to the agent") : 0;
 }
 
-/* Who may be placed: only a process of this very sandbox, whatever the message says. */
+/* Who may be placed: only a process of this very sandbox, whatever the message says. -ESRCH: it is gone. */
 static int place(struct sandbox *sb, pid_t pid, struct error *reterr)
 {
-    ino_t ours, theirs;
-    if (pid <= 0 || process_namespace(sb->pid, "pid", &ours) < 0 ||
-        process_namespace(pid, "pid", &theirs) < 0 || ours != theirs)
+    ino_t ours, theirs = 0;
+    int r = pid > 0 ? process_namespace(pid, "pid", &theirs) : 0;
+    if (r == -ENOENT || r == -ESRCH)
+        return error_sys(reterr, ESRCH, "place a process");
+    if (r < 0 || process_namespace(sb->pid, "pid", &ours) < 0 || ours != theirs)
         return error_set(reterr, EBADMSG, "a process that is not of this sandbox asked to be placed");
     /* who is started by a process of these groups is there already */
     return sb->low ? 0 : cgroup_attach_work(sb->cgroup, pid, reterr);
@@ -139,6 +141,8 @@ int sandbox_control(struct sandbox *sb, struct error *reterr)
     switch (m.type) {
     case CONTROL_PLACE: {
         int r = place(sb, sender, reterr);
+        if (r == -ESRCH)
+            return 0; /* killed while it waited: the agent starts another one, which asks for itself */
         if (r == 0)
             r = control_send(sb, CONTROL_PLACED, -1, reterr);
         return r == -EAGAIN ? error_set(reterr, EBADMSG, "the agent asks and does not read the answers") : r;

@@ -80,6 +80,37 @@ def test_the_agent_leaves_the_groups_of_the_workload(quay):
     assert posture.status(agent)["State"].split()[0] in "SR"
 
 
+def spawner_of(d, agent):
+    """One that waits to be placed or to be used."""
+    with open(f"/proc/{agent}/task/{agent}/children") as f:
+        for pid in f.read().split():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/wchan") as wchan:
+                if comm.read() == "silica-spawner\n" and "skb_wait" in wchan.read():
+                    return int(pid)
+    return None
+
+
+def test_a_spawner_that_is_killed_before_it_is_placed(quay):
+    """The keeper finds nobody to place, and does not hold it against the sandbox."""
+    quay.out("a", "X=1")
+    wait_for(lambda: divided(quay, "a"), what="the agent's move")
+    agent = next(pid for pid, inside in tasks_of(quay, "a").items() if inside == 1)
+    killed = set()
+    os.kill(quay.proc.pid, signal.SIGSTOP)
+    try:
+        for _ in range(3):
+            wait_for(lambda: spawner_of(quay, agent) not in {None, *killed}, what="a spawner")
+            pid = spawner_of(quay, agent)
+            os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+        wait_for(lambda: spawner_of(quay, agent) not in {None, *killed}, what="one that asks in vain, too")
+    finally:
+        os.kill(quay.proc.pid, signal.SIGCONT)
+    assert quay.exec("a", "echo again", sessionId="new")["stdout"].strip() == "again"
+    assert quay.out("a", "echo $X") == "1"
+    wait_for(lambda: divided(quay, "a"), what="the last spawner's place")
+
+
 def test_a_size_of_its_own(quay):
     limits = {"memory": "96M", "tasks": 40, "cpu": 0.5, "disk": "64M"}
     r = quay.request("PUT", "/v1/sandbox/small", {"limits": limits})

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from conftest import wait_until
-from test_sandbox_mode import sandbox  # noqa: F401  (a fixture)
+from test_sandbox_mode import sandbox, sandbox_factory  # noqa: F401  (fixtures)
 
 
 def is_static():

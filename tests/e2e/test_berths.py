@@ -80,14 +80,20 @@ def test_the_agent_leaves_the_groups_of_the_workload(quay):
     assert posture.status(agent)["State"].split()[0] in "SR"
 
 
-def spawner_of(d, agent):
-    """One that waits to be placed or to be used."""
-    with open(f"/proc/{agent}/task/{agent}/children") as f:
-        for pid in f.read().split():
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/wchan") as wchan:
-                if comm.read() == "silica-spawner\n" and "skb_wait" in wchan.read():
-                    return int(pid)
-    return None
+def next_spawner(agent, known):
+    """The pid of one that is not known yet and waits: to be placed, or to be used."""
+    found = []
+
+    def waits():
+        with open(f"/proc/{agent}/task/{agent}/children") as f:
+            for pid in map(int, f.read().split()):
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/wchan") as wchan:
+                    if comm.read() == "silica-spawner\n" and "skb_wait" in wchan.read() and pid not in known:
+                        found.append(pid)
+        return found
+
+    wait_for(waits, what="a spawner")
+    return found[0]
 
 
 def test_a_spawner_that_is_killed_before_it_is_placed(quay):
@@ -99,11 +105,10 @@ def test_a_spawner_that_is_killed_before_it_is_placed(quay):
     os.kill(quay.proc.pid, signal.SIGSTOP)
     try:
         for _ in range(3):
-            wait_for(lambda: spawner_of(quay, agent) not in {None, *killed}, what="a spawner")
-            pid = spawner_of(quay, agent)
+            pid = next_spawner(agent, killed)
             os.kill(pid, signal.SIGKILL)
             killed.add(pid)
-        wait_for(lambda: spawner_of(quay, agent) not in {None, *killed}, what="one that asks in vain, too")
+        next_spawner(agent, killed)  # asks in vain, too
     finally:
         os.kill(quay.proc.pid, signal.SIGCONT)
     assert quay.exec("a", "echo again", sessionId="new")["stdout"].strip() == "again"

@@ -26,7 +26,7 @@ struct child_plan {
     size_t volume_count;
     const char *resolv_conf; /* NULL: there is no network but the loopback interface */
     bool sidecar;            /* there is no eth0: connections out go to KEEPER_PORT_CATCHER */
-    uint64_t tmp_bytes;      /* size of /tmp and of /run each; 0: directories of the root */
+    uint64_t tmp_bytes;      /* size of /tmp and /run together; 0: directories of the root */
     const struct seccomp_program *filter;
     char *const *argv;
     char *const *envp;

@@ -9,9 +9,9 @@
  * trusted: every target in the root is opened beneath it without following links, and mounts are attached to
  * that descriptor, so a link at /proc or /dev is refused instead of followed.
  *
- * The small directories among them are the stage's own, bound to their places: for each file system the
- * kernel keeps room in every memory group there is, so with a thousand sandboxes one more in each costs
- * thirty megabytes. */
+ * The small directories among them are the stage's own, bound to their places, and /tmp and /run are one
+ * file system: for each file system the kernel keeps room in every memory group there is, so with a thousand
+ * sandboxes one more in each costs thirty megabytes. */
 #include "keeper/child_mounts.h"
 #include "agent/control.h"
 #include "keeper/mount_util.h"
@@ -65,6 +65,7 @@ static int cover_old_root(int mount_fd)
 #define FIFOS         "fifos"
 #define SYS_FS        "fs"
 #define EMPTY         "empty"
+#define SCRATCH       "scratch"
 
 /* What a root has mounted. The first STAGED of them need no root to be made. */
 static const char *const mounted[] = {"proc", "sys", "dev", "tmp", "run"};
@@ -272,20 +273,22 @@ static int attach(int mount_fd, int target_fd)
                : 0;
 }
 
-static int mount_tmpfs(int root, const char *path, const char *options)
+/* A directory of the scratch file system, as a mount of its own. */
+static int put_scratch(int root, const char *name, mode_t mode)
 {
-    auto_close int mnt = make_tmpfs(options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    if (mnt < 0)
-        return mnt;
-    auto_close int target = target_dir(root, path);
-    if (target < 0)
-        return target;
-    return attach(mnt, target);
+    char path[32];
+    (void)snprintf(path, sizeof path, SCRATCH "/%s", name);
+    if (mkdir(path, mode) < 0 || chmod(path, mode) < 0) /* whatever the mask is */
+        return -errno;
+    auto_close int mnt = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    auto_close int target = mnt < 0 ? -errno : target_dir(root, name);
+    return target < 0 ? target : attach(mnt, target);
 }
 
+/* On the stage, which goes with the old root. */
 static int make_tmp(const struct child_plan *p, int root)
 {
-    char tmp[64], run[64];
+    char options[64];
     if (p->tmp_bytes == 0) {
         bool made = mkdirat(root, "tmp", 01777) == 0;
         if (made && fchmodat(root, "tmp", 01777, 0) < 0) /* whatever the mask is */
@@ -293,10 +296,14 @@ static int make_tmp(const struct child_plan *p, int root)
         auto_close int target = target_dir(root, "run");
         return target < 0 ? target : 0;
     }
-    (void)snprintf(tmp, sizeof tmp, "size=%llu,nr_inodes=65536,mode=1777", (unsigned long long)p->tmp_bytes);
-    (void)snprintf(run, sizeof run, "size=%llu,nr_inodes=16384,mode=0755", (unsigned long long)p->tmp_bytes);
-    int r = mount_tmpfs(root, "tmp", tmp);
-    return r < 0 ? r : mount_tmpfs(root, "run", run);
+    (void)snprintf(options, sizeof options, "size=%llu,nr_inodes=81920,mode=0755",
+                   (unsigned long long)p->tmp_bytes);
+    if (mkdir(SCRATCH, 0755) < 0)
+        return -errno;
+    int r = put(SCRATCH, "tmpfs", options, MS_NOSUID | MS_NODEV);
+    if (r == 0)
+        r = put_scratch(root, "tmp", 01777);
+    return r < 0 ? r : put_scratch(root, "run", 0755);
 }
 
 static int move_mounts(size_t count, int from_dir, int root)

@@ -16,7 +16,6 @@
 #include "net/websocket.h"
 
 #define AGENT_WORKSPACE   "/workspace"
-#define AGENT_BASH        "/bin/bash"
 #define AGENT_SESSIONLESS "__DISABLE_SESSION__"
 
 enum {

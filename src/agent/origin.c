@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* origin.c: see origin.h. */
 #include "agent/origin.h"
+#include "agent/shell_files.h"
 #include "base/util.h"
 
 #include <errno.h>
@@ -48,11 +49,9 @@ static bool known(const struct origin *o, const char *path)
     return false;
 }
 
-/* A line is six columns, the last of which is a path, or [what is no file], or nothing. */
-static bool add_line(struct origin *o, const char *line)
+static bool add_file(struct origin *o, const char *path)
 {
-    const char *path = strchr(line, '/');
-    if (!path || known(o, path))
+    if (known(o, path))
         return true;
     if (o->count == FILES_MAX)
         return false;
@@ -61,6 +60,13 @@ static bool add_line(struct origin *o, const char *line)
     if (strncmp(path, "/usr/", 5) != 0 && strncmp(path, "/bin/", 5) != 0 && strncmp(path, "/lib", 4) != 0)
         o->elsewhere = true;
     return stat(path, &f->st) == 0;
+}
+
+/* A line is six columns, the last of which is a path, or [what is no file], or nothing. */
+static bool add_line(struct origin *o, const char *line)
+{
+    const char *path = strchr(line, '/');
+    return !path || add_file(o, path);
 }
 
 struct origin *origin_of(pid_t pid)
@@ -74,7 +80,8 @@ struct origin *origin_of(pid_t pid)
     for (char *line = good ? strtok_r(o->maps, "\n", &save) : NULL; line && good;
          line = strtok_r(NULL, "\n", &save))
         good = add_line(o, line);
-    if (good && o->count)
+    /* which of the two it is depends on the usual one */
+    if (good && o->count && add_file(o, AGENT_BASH))
         return o;
     free(o);
     return NULL;

@@ -10,6 +10,7 @@
  * process one, every reader one. */
 #include "agent/process.h"
 #include "agent/process_kill.h"
+#include "agent/shell_files.h"
 #include "base/clock.h"
 #include "base/id.h"
 
@@ -393,7 +394,7 @@ static int start_sessionless(struct process *p)
     if (!cwd)
         cwd = access(agent_workdir(a), X_OK) == 0 ? agent_workdir(a) : agent_home(a);
     p->tag = process_tag_new(a);
-    struct spawn_target target = {.path = AGENT_BASH,
+    struct spawn_target target = {.path = bash_program(),
                                   .argv = argv,
                                   .env = env.vars,
                                   .cwd = cwd,

@@ -579,7 +579,7 @@ int shell_new(struct agent *a, char *const *env, const char *cwd, const struct s
     if (r == 0 && fcntl(sh->in_fd, F_SETFL, O_NONBLOCK) < 0)
         r = -errno;
     sh->tag = process_tag_new(a);
-    struct spawn_target target = {.path = AGENT_BASH,
+    struct spawn_target target = {.path = bash_program(),
                                   .argv = argv,
                                   .env = env,
                                   .cwd = cwd,

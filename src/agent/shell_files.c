@@ -9,6 +9,17 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+/* What comes of one build has one time; who puts another bash in the place of the usual one gets that. */
+const char *bash_program(void)
+{
+    static const char fixed[] = "/usr/lib/silica/bash"; /* under this name: ps(1) shows the last part */
+    struct stat ours, usual;
+    bool same = stat(fixed, &ours) == 0 && S_ISREG(ours.st_mode) && (ours.st_mode & S_IXOTH) &&
+                stat(AGENT_BASH, &usual) == 0 && ours.st_mtim.tv_sec == usual.st_mtim.tv_sec &&
+                ours.st_mtim.tv_nsec == usual.st_mtim.tv_nsec;
+    return same ? fixed : AGENT_BASH;
+}
+
 int fifo_make(const char *path)
 {
     (void)unlink(path);

@@ -5,6 +5,12 @@
 
 #include "agent/shell_script.h"
 
+#define AGENT_BASH "/bin/bash"
+
+/* The bash to execute: the image's statically linked one, if it has such a thing and it is of the same build
+ * as the usual one. It starts in half the time and has a third less memory of its own. */
+const char *bash_program(void);
+
 int fifo_make(const char *path); /* replaces whatever is there */
 /* Non-blocking; the FIFO is made again when somebody has removed it. */
 int fifo_open(const char *path, int flags);

@@ -200,7 +200,8 @@ static int step_program(struct build *b, struct error *reterr)
     static char *argv_soon[] = {"silica-agent", "--sandbox", "--soon", NULL};
     static char *argv_bare[] = {"silica-agent", "--sandbox", "--bare", NULL};
     static char home[] = "HOME=/root", user[] = "USER=root",
-                path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+                shell[] = "SHELL=/bin/bash", /* every bash would look it up in the list of users */
+        path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     const struct sandbox_spec *spec = b->spec;
     struct child_plan *c = b->child;
     size_t n = 0;
@@ -208,6 +209,7 @@ static int step_program(struct build *b, struct error *reterr)
     b->envp[n++] = path; /* the image's own value comes later and wins */
     b->envp[n++] = home;
     b->envp[n++] = user;
+    b->envp[n++] = shell;
     for (size_t i = 0; b->image.env[i]; i++)
         b->envp[n++] = b->image.env[i];
     if (b->user)

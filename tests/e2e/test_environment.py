@@ -110,7 +110,7 @@ def test_one_sandbox_s_environment_is_not_another_s(daemon, made):
 
 def test_the_host_s_environment_stays_outside(daemon, box):
     names = daemon.out(box, "env -0 | tr '\\0\\n' '\\n ' | cut -d= -f1").split("\n")
-    known = set(image_environment()) | {"PWD", "OLDPWD", "SHLVL", "_", "LANG", "LC_ALL", "HOME", "PATH", "HOSTNAME", "TERM"}
+    known = set(image_environment()) | {"PWD", "OLDPWD", "SHLVL", "_", "LANG", "LC_ALL", "HOME", "USER", "SHELL", "PATH", "HOSTNAME", "TERM"}
     unexpected = {n for n in names if n and n not in known and not n.startswith("SANDBOX_")}
     assert not unexpected & set(os.environ), unexpected
 

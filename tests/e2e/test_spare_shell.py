@@ -79,3 +79,19 @@ def test_an_idle_sandbox_does_not_keep_it(daemon_factory):
     wait_for(lambda: not old & shells(d), what="the end of the shell that nobody uses")
     assert d.out("idle", "echo here") == "here"
     d.destroy("idle")
+
+
+def test_who_replaces_bash_gets_that_from_the_next_session_on(daemon_factory):
+    """The image's shell of sessions is a build of its own; it does not stand in for somebody else's bash."""
+    program = "readlink /proc/$$/exe; cat /proc/$$/comm"
+    d = daemon_factory("spare-bash", pool=1)
+    d.start()
+    prepared(d)
+    assert d.out("own", program) == "/usr/bin/bash-static\nbash"
+    d.out("own", "cp /bin/bash /bin/bash.new && mv /bin/bash.new /bin/bash")  # the same, but of today
+    assert d.request("POST", "/v1/sandbox/own/api/session/create", {"id": "later"}).status == 200
+    assert d.out("own", program, sessionId="later") == "/usr/bin/bash\nbash"
+    assert d.out("own", program) == "/usr/bin/bash-static\nbash"
+    assert d.request("POST", "/v1/sandbox/own/sleep").status == 200
+    assert d.out("own", program) == "/usr/bin/bash\nbash"  # woken into a sandbox whose shell waits already
+    d.destroy("own")

@@ -212,6 +212,20 @@ def plain_agent(host):
     return f"tcp:127.0.0.1:{port}"
 
 
+def bare_shells(host):
+    """bench/shells.c; returns its address."""
+    path = f"{host.dir}/shells.sock"
+    p = subprocess.Popen([f"{OUT}/shells", path], stdin=subprocess.DEVNULL)
+
+    def end():
+        p.terminate()
+        p.wait()
+
+    host.undo.append(end)
+    host.silica.wait_for(lambda: os.path.exists(path), 10, "the C limit of commands")
+    return f"unix:{path}"
+
+
 def agent_start(host):
     """From the start of the agent's program to its first answer."""
     port = free_port()
@@ -262,6 +276,12 @@ def warm(host):
 def crowd(host, daemon):
     """Many clients, each in a session of its own; the default size has one core, which is a limit of its own."""
     report, seconds, rows, best = host.report, host.amount(5, 2), [], {}
+    limit, limits = bare_shells(host), []
+
+    def measure_limit():
+        limits.append(client("load", 64, seconds, plan=[http("exec", limit, "POST", "/", TRUE, DONE)]))
+
+    client("load", 64, 0.3, plan=[http("exec", limit, "POST", "/", TRUE, DONE)])
     for size, settings in (("default size", {}), ("all cores", {"limits": {"cpu": os.cpu_count()}})):
         r = daemon.request("PUT", "/v1/sandbox/crowd", settings)
         assert r.status in (200, 201), (r.status, r.body)
@@ -278,9 +298,18 @@ def crowd(host, daemon):
                     best[(way, clients, size)] = rate_of(result, "exec")
                     rows.append([f"{way}, {size}", clients, best[(way, clients, size)], percentile(values, 50),
                                  percentile(values, 99)])
+                measure_limit()
         finally:
             daemon.destroy("crowd")
-    report.table("Commands per second (`true`), one session per client", ["", "clients", "exec/s", "p50 ms", "p99 ms"], rows)
+    for result in limits:
+        report.failures("C limit", result)
+    rates = [rate_of(result, "exec") for result in limits]
+    mean = sum(rates) / len(rates)
+    times = [t for result in limits for t in result.get("exec")] or [0]
+    rows.append([f"C limit, {len(rates)} turns", 64, mean, percentile(times, 50), percentile(times, 99)])
+    report.note("C limit: bench/shells.c, a pipe to bash and a pipe from it, without sessions, output or checks")
+    report.table("Commands per second (`true`), one session per client", ["", "clients", "exec/s", "p50 ms", "p99 ms", "x C limit"],
+                 [row + [row[2] / mean if mean else None] for row in rows])
     for way in ("agent's socket", "gateway"):
         report.target(f"64 clients, 64 sessions, {way}", best[(way, 64, "all cores")], 8000, "exec/s", at_least=True)
 

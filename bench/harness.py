@@ -18,10 +18,10 @@ GCC = ["-std=gnu17", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wshadow", "-I
 MUSL = ["-static", "-idirafter", "/usr/include", "-idirafter", f"/usr/include/{os.uname().machine}-linux-gnu"]
 PROGRAMS = {
     "client": ["gcc", *GCC, "-pthread"], "limit": ["musl-gcc", *GCC, *MUSL], "true": ["musl-gcc", *GCC, *MUSL],
-    "web": ["musl-gcc", *GCC, *MUSL], "yardstick": ["gcc", *GCC],
+    "web": ["musl-gcc", *GCC, *MUSL], "yardstick": ["gcc", *GCC], "shells": ["gcc", *GCC],
 }
 SOURCES = {"client": ["client.c", "step.c", "http.c", "step.h", "http.h"], "limit": ["limit.c"], "true": ["true.c"],
-           "web": ["web.c"], "yardstick": ["yardstick.c"]}
+           "web": ["web.c"], "yardstick": ["yardstick.c"], "shells": ["shells.c"]}
 # What yardstick.c says, in microseconds, on the machine that the targets were set on.
 REFERENCE = {"exec": 130, "same": 10, "other": 60}
 

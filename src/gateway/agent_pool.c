@@ -20,6 +20,7 @@ static void want_add(struct agent_pool *p, struct agent_want *w)
     w->prev = p->last;
     *p->last = w;
     p->last = &w->next;
+    p->waiting++;
 }
 
 static void want_del(struct agent_pool *p, struct agent_want *w)
@@ -30,6 +31,7 @@ static void want_del(struct agent_pool *p, struct agent_want *w)
     else
         p->last = w->prev;
     w->prev = NULL;
+    p->waiting--;
 }
 
 void agent_pool_cancel(struct agent_pool *p, struct agent_want *w)
@@ -164,9 +166,11 @@ void agent_pool_get(struct agent_pool *p, struct agent_want *w)
         w->got(w, NULL, false, -EMFILE);
         return;
     }
+    want_add(p, w);
+    if (p->connecting >= p->waiting)
+        return; /* somebody else's, who was served by one that came back */
     struct keeper_request request = {.type = KEEPER_CONNECT};
     (void)snprintf(request.id, sizeof request.id, "%s", p->id);
-    want_add(p, w);
     p->connecting++;
     keeper_link_send(p->link, &request, -1, connected, p);
 }

@@ -32,7 +32,9 @@ struct agent_pool {
     size_t idle_count;
     int spare_fd; /* connected, never used */
     struct agent_want *first, **last;
-    unsigned connecting; /* KEEPER_CONNECT in flight; the pool must not be freed before they are back */
+    unsigned waiting;    /* how many that are */
+    unsigned connecting; /* KEEPER_CONNECT in flight, at least as many; the pool must not be freed before they
+                          * are back */
     unsigned lent;
     struct timer reap;
     void (*settled)(struct agent_pool *p); /* connecting fell to 0 */

@@ -12,9 +12,9 @@
  * anew because it ended. Ends when its standard input does.
  *
  * Ids choose their fate: "full-*" cannot start for want of room, "broken-*" fail with EIO, "slow-*" take 300
- * ms, "stuck-*" cannot be destroyed, "lost-*" accept no second connection, "late-*" are recorded by the
- * keeper 150 ms after their start, "unrecorded-*" never, "restless-*" cannot be frozen, "worker-*" use cpu
- * time all the time. The image "missing" does not exist. */
+ * ms, "stuck-*" cannot be destroyed, "lost-*" accept no second connection, with "distant-*" it takes 300 ms,
+ * "late-*" are recorded by the keeper 150 ms after their start, "unrecorded-*" never, "restless-*" cannot be
+ * frozen, "worker-*" use cpu time all the time. The image "missing" does not exist. */
 #include "fake_agent.h"
 #include "gateway/gateway.h"
 #include "keeper/proto.h"
@@ -168,7 +168,6 @@ static int connect_agent(struct fake_sandbox *s)
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return -1;
-    s->connects++;
     fake_agent_serve(s, pair[0]);
     return pair[1];
 }
@@ -231,6 +230,7 @@ static void start(const struct keeper_request *r, int env_fd)
         s->starts++;
         read_env(s, env_fd);
     }
+    s->connects++;
     int fd = connect_agent(s);
     send_reply(r, KEEPER_REPLY, 0, s, fd);
     (void)close(fd);
@@ -238,17 +238,32 @@ static void start(const struct keeper_request *r, int env_fd)
         run_thread(record_later, s);
 }
 
-struct slow_start {
+static void connect_again(const struct keeper_request *r)
+{
+    struct fake_sandbox *s = find(r->id);
+    if (!s || !s->running || begins(r->id, "lost-")) {
+        send_reply(r, KEEPER_REPLY, ENOENT, NULL, -1);
+        return;
+    }
+    int agent = connect_agent(s);
+    send_reply(r, KEEPER_REPLY, 0, s, agent);
+    (void)close(agent);
+}
+
+struct slow {
     struct keeper_request request;
     int env_fd;
 };
 
-static void *start_slowly(void *arg)
+static void *handle_slowly(void *arg)
 {
-    struct slow_start *slow = arg;
+    struct slow *slow = arg;
     (void)poll(NULL, 0, 300);
     (void)pthread_mutex_lock(&keeper.mutex);
-    start(&slow->request, slow->env_fd);
+    if (slow->request.type == KEEPER_START)
+        start(&slow->request, slow->env_fd);
+    else
+        connect_again(&slow->request);
     (void)pthread_mutex_unlock(&keeper.mutex);
     if (slow->env_fd >= 0)
         (void)close(slow->env_fd);
@@ -256,13 +271,13 @@ static void *start_slowly(void *arg)
     return NULL;
 }
 
-static void start_later(const struct keeper_request *r, int env_fd)
+static void handle_later(const struct keeper_request *r, int env_fd)
 {
-    struct slow_start *slow = malloc(sizeof *slow);
+    struct slow *slow = malloc(sizeof *slow);
     if (!slow)
         abort();
-    *slow = (struct slow_start){*r, env_fd < 0 ? -1 : fcntl(env_fd, F_DUPFD_CLOEXEC, 3)};
-    run_thread(start_slowly, slow);
+    *slow = (struct slow){*r, env_fd < 0 ? -1 : fcntl(env_fd, F_DUPFD_CLOEXEC, 3)};
+    run_thread(handle_slowly, slow);
 }
 
 static void stop(struct fake_sandbox *s)
@@ -277,22 +292,20 @@ static void stop(struct fake_sandbox *s)
 static void handle(const struct keeper_request *r, int fd)
 {
     struct fake_sandbox *s = find(r->id);
-    int agent;
     switch (r->type) {
     case KEEPER_START:
         if (begins(r->id, "slow-"))
-            start_later(r, fd);
+            handle_later(r, fd);
         else
             start(r, fd);
         break;
     case KEEPER_CONNECT:
-        if (!s || !s->running || begins(r->id, "lost-")) {
-            send_reply(r, KEEPER_REPLY, ENOENT, NULL, -1);
-            break;
-        }
-        agent = connect_agent(s);
-        send_reply(r, KEEPER_REPLY, 0, s, agent);
-        (void)close(agent);
+        if (s)
+            s->connects++;
+        if (begins(r->id, "distant-"))
+            handle_later(r, -1);
+        else
+            connect_again(r);
         break;
     case KEEPER_FREEZE:
     case KEEPER_THAW:

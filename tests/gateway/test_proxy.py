@@ -89,6 +89,24 @@ def test_parallel_requests_get_connections_of_their_own(gateway):
     assert [a.json()["target"] for a in answers] == [f"/api/slow?ms=200&n={i}" for i in range(40)]
 
 
+def test_no_more_connections_are_asked_for_than_callers_wait(gateway):
+    """While the keeper takes its time, four callers share one connection, hundreds of times."""
+    callers, each = 4, 100
+
+    def call(k):
+        c = gateway.connection()
+        for i in range(each):
+            c.request("GET", f"/v1/sandbox/distant-1/api/x?n={k}-{i}", headers=AUTH)
+            r = c.getresponse()
+            assert r.status == 200 and json.loads(r.read())["target"] == f"/api/x?n={k}-{i}"
+        c.close()
+
+    gateway.api("distant-1", "x")
+    with concurrent.futures.ThreadPoolExecutor(callers) as pool:
+        list(pool.map(call, range(callers)))
+    assert gateway.count("distant-1")["connects"] <= 3 * callers
+
+
 def test_expect_continue(gateway):
     head = (f"POST /v1/sandbox/echo/api/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
             "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n")

@@ -21,7 +21,7 @@ PROGRAMS = {
     "web": ["musl-gcc", *GCC, *MUSL], "yardstick": ["gcc", *GCC], "shells": ["gcc", *GCC],
 }
 SOURCES = {"client": ["client.c", "step.c", "http.c", "step.h", "http.h"], "limit": ["limit.c"], "true": ["true.c"],
-           "web": ["web.c"], "yardstick": ["yardstick.c"], "shells": ["shells.c"]}
+           "web": ["web.c"], "yardstick": ["yardstick.c"], "shells": ["shells.c", "../src/net/write_all.c"]}
 # What yardstick.c says, in microseconds, on the machine that the targets were set on.
 REFERENCE = {"exec": 130, "same": 10, "other": 60}
 

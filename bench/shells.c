@@ -7,6 +7,7 @@
  * No sessions, no output, no time limits, no checks: HTTP/1.1 with a length, a pipe to bash, a pipe from it.
  */
 #include "base/util.h"
+#include "net/write_all.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,6 @@ static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\
 
 struct client {
     int socket, input, status; /* of the client; to and from its bash */
-    pid_t pid;
     size_t len;
     char request[REQUEST_MAX + 1];
 };
@@ -40,27 +40,18 @@ static _Noreturn void die(const char *what)
     _exit(1);
 }
 
-static void write_all(int fd, const char *data, size_t n)
-{
-    for (size_t done = 0; done < n;) {
-        ssize_t w = write(fd, data + done, n - done);
-        if (w < 0 && errno != EINTR)
-            return; /* the reader sees the end */
-        done += w > 0 ? (size_t)w : 0;
-    }
-}
-
 static void start_bash(struct client *c)
 {
     static char *const argv[] = {"bash", "--norc", NULL};
     posix_spawn_file_actions_t actions;
     int input[2], status[2];
+    pid_t pid;
     if (pipe2(input, O_CLOEXEC) < 0 || pipe2(status, O_CLOEXEC) < 0)
         die("pipe");
     (void)posix_spawn_file_actions_init(&actions);
     (void)posix_spawn_file_actions_adddup2(&actions, input[0], 0);
     (void)posix_spawn_file_actions_adddup2(&actions, status[1], STATUS_FD);
-    int r = posix_spawn(&c->pid, "/bin/bash", &actions, NULL, argv, environ);
+    int r = posix_spawn(&pid, "/bin/bash", &actions, NULL, argv, environ);
     (void)posix_spawn_file_actions_destroy(&actions);
     (void)close(input[0]);
     (void)close(status[1]);
@@ -95,7 +86,7 @@ static bool hear_client(struct client *c)
     if (size) {
         c->len -= size;
         memmove(c->request, c->request + size, c->len);
-        write_all(c->input, script, sizeof script - 1);
+        (void)write_all(c->input, script, sizeof script - 1); /* on failure the reader sees the end */
     }
     return true;
 }
@@ -105,7 +96,7 @@ static bool hear_bash(struct client *c)
     char note[16];
     if (read(c->status, note, sizeof note) != 2) /* "0\n" */
         return false;
-    write_all(c->socket, answer, sizeof answer - 1);
+    (void)write_all(c->socket, answer, sizeof answer - 1);
     return true;
 }
 
